@@ -1,0 +1,41 @@
+# `make test` does everything on a fresh machine with Python 3.11+, a C compiler and make.
+PYTHON ?= python3
+BIN := .venv/bin
+SETUP := .venv/.done
+TEST_WORKERS ?= 2
+
+.PHONY: setup test quick check lock format clean
+
+setup: $(SETUP)
+
+# A stale extension would hide a failed build: it goes before the build.
+$(SETUP): requirements/uv.lock requirements/dev.lock pyproject.toml setup.py $(wildcard src/dray/records/*.c src/dray/records/*.h)
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/uv.lock
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.lock requirements/uv.lock
+	rm -rf build && rm -f src/dray/records/*.so
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --no-deps -e .
+	@touch $@
+
+lock:
+	$(BIN)/uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-annotate --custom-compile-command 'make lock' -o requirements/uv.lock requirements/uv.in
+	$(BIN)/uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-annotate --custom-compile-command 'make lock' --extra arrow -o requirements/dev.lock pyproject.toml requirements/dev.in
+
+test: $(SETUP)
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) -m "not peers"
+
+quick: $(SETUP)
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) -m "not peers and not slow" -q
+
+check: $(SETUP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(SETUP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf .venv build src/dray/records/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis

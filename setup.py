@@ -1,0 +1,5 @@
+"""The build; metadata is in pyproject.toml."""
+
+from setuptools import setup
+
+setup()

@@ -1,0 +1,292 @@
+"""The local disk, as a port: the only way to touch local files.
+
+Calls are synchronous; adapters run them through `Offload`. The port is small
+so that a fake can model what a crash does: bytes that were not synced are
+lost, directory entries that were not synced are lost, and any sync can fail.
+
+Invariants
+    D1  What `File.sync` returned for survives a crash, if the entry that
+        names the file was synced by `sync_dir`.
+    D2  A failed sync is final for that file: it is never tried again and
+        never taken as done, for the kernel may have dropped the dirty pages.
+"""
+
+import errno
+import fcntl
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from dray.buffers import Buffer
+from dray.errors import Conflict, Corrupt, DrayError, Kind, NotFound, Unavailable
+
+_IOV_MAX = 1024  # Linux; a longer list is written in several calls
+
+
+class DiskFull(Unavailable):
+    """No room, or no quota: free some and try again. Nothing was acknowledged."""
+
+
+class ReadOnly(Unavailable):
+    """The file system does not take writes: remount it, or choose another directory."""
+
+
+class SyncFailed(DrayError):
+    """The disk could not make bytes durable. They may or may not be there; the file is finished (D2)."""
+
+    kind = Kind.UNKNOWN
+
+
+class File(Protocol):
+    """A file open for appending."""
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        """Append all buffers, in order. After an error the tail of the file is undefined."""
+        ...
+
+    def sync(self) -> None:
+        """Make every byte written so far durable (D1, D2)."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size`; writes go on from there."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """The calls that Dray makes on local files. Paths are absolute or relative to the process."""
+
+    def create(self, path: Path) -> File:
+        """Make a new file; `Conflict` if the name exists."""
+        ...
+
+    def open(self, path: Path) -> File:
+        """Open an existing file to append to it; `NotFound` if there is none."""
+        ...
+
+    def read(self, path: Path, start: int = 0, end: int | None = None) -> bytes:
+        """The bytes [start, end), fewer where the file ends earlier; `NotFound` if there is no file."""
+        ...
+
+    def size(self, path: Path) -> int | None:
+        """Bytes in the file, or None if there is no such file."""
+        ...
+
+    def link(self, source: Path, target: Path) -> None:
+        """A second name for a file; `Conflict` if `target` exists."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Move a name over another, atomically."""
+        ...
+
+    def remove(self, path: Path) -> None:
+        """Take a name away; a missing one is fine."""
+        ...
+
+    def make_dir(self, path: Path) -> None:
+        """Make a directory and its parents, durably; existing ones are fine."""
+        ...
+
+    def sync_dir(self, path: Path) -> None:
+        """Make the directory's entries durable (D1)."""
+        ...
+
+    def sync_file(self, path: Path) -> None:
+        """Make a file durable that someone else may have written."""
+        ...
+
+    def list(self, path: Path) -> list[str]:
+        """The names in a directory, sorted; empty if there is no such directory."""
+        ...
+
+
+class LocalFile:
+    """A file descriptor opened with O_APPEND."""
+
+    def __init__(self, fd: int, path: Path) -> None:
+        self._fd = fd
+        self._path = path
+        self._failed = False
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        views = [memoryview(buffer).cast("B") for buffer in buffers]
+        try:
+            for start in range(0, len(views), _IOV_MAX):
+                self._write_all(views[start : start + _IOV_MAX])
+        except OSError as error:
+            raise _translate(error, self._path) from error
+
+    def _write_all(self, views: list[memoryview]) -> None:
+        left = [view for view in views if view.nbytes]
+        while left:
+            written = os.writev(self._fd, left)
+            while left and written >= left[0].nbytes:
+                written -= left.pop(0).nbytes
+            if written:
+                left[0] = left[0][written:]
+
+    def sync(self) -> None:
+        if self._failed:
+            raise SyncFailed("an earlier sync of this file failed", path=self._path)  # D2
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            self._failed = True
+            raise SyncFailed("the disk did not take the bytes", path=self._path, errno=error.errno) from error
+
+    def truncate(self, size: int) -> None:
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError as error:
+            raise _translate(error, self._path) from error
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class LocalDisk:
+    """The real disk."""
+
+    def create(self, path: Path) -> LocalFile:
+        return self._open(path, os.O_CREAT | os.O_EXCL)
+
+    def open(self, path: Path) -> LocalFile:
+        return self._open(path, 0)
+
+    def _open(self, path: Path, flags: int) -> LocalFile:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | flags, 0o600)
+        except OSError as error:
+            raise _translate(error, path) from error
+        return LocalFile(fd, path)
+
+    def read(self, path: Path, start: int = 0, end: int | None = None) -> bytes:
+        try:
+            with path.open("rb", buffering=0) as file:
+                file.seek(start)
+                return file.read() if end is None else _read_upto(file.fileno(), max(0, end - start))
+        except OSError as error:
+            raise _translate(error, path) from error
+
+    def size(self, path: Path) -> int | None:
+        try:
+            return path.stat().st_size
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _translate(error, path) from error
+
+    def link(self, source: Path, target: Path) -> None:
+        try:
+            os.link(source, target)
+        except OSError as error:
+            raise _translate(error, target) from error
+
+    def rename(self, source: Path, target: Path) -> None:
+        try:
+            source.rename(target)
+        except OSError as error:
+            raise _translate(error, source) from error
+
+    def remove(self, path: Path) -> None:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise _translate(error, path) from error
+
+    def make_dir(self, path: Path) -> None:
+        if path.is_dir():
+            return
+        try:
+            self.make_dir(path.parent)
+            path.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise _translate(error, path) from error
+        self.sync_dir(path.parent)
+
+    def sync_dir(self, path: Path) -> None:
+        self._sync(path, os.O_DIRECTORY)
+
+    def sync_file(self, path: Path) -> None:
+        self._sync(path, 0)
+
+    def _sync(self, path: Path, flags: int) -> None:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
+        except OSError as error:
+            raise _translate(error, path) from error
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            raise SyncFailed("the disk did not take the entry", path=path, errno=error.errno) from error
+        finally:
+            os.close(fd)
+
+    def list(self, path: Path) -> list[str]:
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise _translate(error, path) from error
+
+
+class DirectoryInUse(Conflict):
+    """Another process owns the directory: stop it, or choose another directory."""
+
+
+class DirectoryLock:
+    """Owns a directory for the life of the process (flock; the kernel lets go at any death)."""
+
+    def __init__(self, directory: Path) -> None:
+        path = directory / "LOCK"
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise _translate(error, path) from error
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(self._fd, 64, 0).decode("ascii", "replace").strip()
+            os.close(self._fd)
+            raise DirectoryInUse("another process uses this directory", path=directory, pid=holder) from error
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, str(os.getpid()).encode(), 0)
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _read_upto(fd: int, count: int) -> bytes:
+    parts = []
+    while count > 0:
+        part = os.read(fd, count)
+        if not part:
+            break
+        parts.append(part)
+        count -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _translate(error: OSError, path: Path) -> DrayError:
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            return DiskFull("no space left: free some and try again", path=path)
+        case errno.EROFS | errno.EACCES | errno.EPERM:
+            return ReadOnly("the directory does not take writes: remount it or change its owner", path=path)
+        case errno.EEXIST:
+            return Conflict("the name exists", path=path)
+        case errno.ENOENT | errno.ENOTDIR:
+            return NotFound("no such file", path=path)
+        case errno.EIO:
+            return Corrupt("the disk reports an input/output error", path=path)
+        case _:
+            return Unavailable("the disk call failed", path=path, errno=error.errno, reason=error.strerror)
