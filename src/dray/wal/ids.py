@@ -1,0 +1,51 @@
+"""The name of a WAL object: which log, which session, which object of it.
+
+    log id (8 bytes) | session (u32) | counter (u32)          big-endian, 16 bytes
+
+An object that the machine does not know, of this very log and of an expired
+session, can never be committed any more: orphans need no marker.
+
+Invariants
+    W1  Two objects never share a walId: a session is never reused in a log,
+        a counter never within a session, a log id never at all.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Final, NewType
+
+from dray.errors import Invalid
+
+WalId = NewType("WalId", bytes)
+LogId = NewType("LogId", bytes)
+
+LOG_ID_SIZE: Final = 8
+_LAYOUT: Final = struct.Struct(">8sII")
+assert _LAYOUT.size == 16, "the size of a walId is part of the format"
+_U32_MAX: Final = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WalName:
+    """The parts of a walId."""
+
+    log_id: LogId
+    session: int
+    counter: int
+
+
+def wal_id(log_id: LogId, session: int, counter: int) -> WalId:
+    """The walId of the `counter`-th object of a session (W1)."""
+    if len(log_id) != LOG_ID_SIZE:
+        raise Invalid("a log id has 8 bytes", size=len(log_id))
+    if not (0 < session <= _U32_MAX and 0 <= counter <= _U32_MAX):
+        raise Invalid("session and counter of a walId are 32 bits wide", session=session, counter=counter)
+    return WalId(_LAYOUT.pack(log_id, session, counter))
+
+
+def parse_wal_id(raw: bytes) -> WalName:
+    """The parts of a walId; the inverse of `wal_id`."""
+    if len(raw) != _LAYOUT.size:
+        raise Invalid("a walId has 16 bytes", size=len(raw))
+    log_id, session, counter = _LAYOUT.unpack(raw)
+    return WalName(log_id=LogId(log_id), session=session, counter=counter)
