@@ -1,0 +1,283 @@
+"""Sessions: who may write, and what becomes of each entry.
+
+A session is the fence of the system. Whatever a writer sent is executed once,
+in order, while its session lives, and never afterwards; so a lost reply is
+settled by sending the same bytes again, a late copy is harmless, and a writer
+that was expired while it slept can change nothing.
+
+Invariants
+    Q1  A session id is the machine's own counter when `Open` is applied:
+        dense, never reused, never taken from a nonce or a position. Below
+        the counter and not live = ended.
+    Q2  An entry is executed if its session is live and n = last + 1, and then
+        n is used up whatever the verdicts; else it does nothing. The same n
+        with other bytes (a cloned process) closes the session.
+    Q3  A repeat is the same bytes: it changes nothing, and is told from a
+        clone by the hash of the session's last entry. An entry of an ended
+        session is dead now and for ever.
+    Q4  `Open`: the same nonce gets the same id; it is refused by a session of
+        that name newer than `seen`; a live name is taken over only with the
+        same instance id or by the owner of the directory lock, which closes
+        the older session; anyone else waits for expiry.
+    Q5  `Expire(session, last_n)` acts only if the session has not moved on.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from dray.machine.commands import Close, Expire, KeepAlive, Open, SessionKind
+from dray.machine.names import MAX_SESSION, SessionId
+from dray.machine.packing import Reader, Writer
+from dray.machine.step import EndReason, Outcome, SessionEnd, Step
+from dray.machine.timeline import Timeline, proves
+from dray.machine.verdicts import DONE, Opened, Refused, Verdict, Why, refused
+
+MAX_LIVE: Final = 10_000
+MAX_ENDED: Final = 100_000
+WAL_WINDOW: Final = 1_024
+"""How far behind its newest WAL counter a session may still commit one: hedged puts come out of order."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """A live session."""
+
+    id: SessionId
+    name: str
+    nonce: bytes
+    instance: bytes
+    kind: SessionKind
+    lowest_version: int
+    highest_version: int
+    opened_position: int
+    base_ms: int
+    lead_ms: int
+    clock_ms: int
+    ceiling_ms: int
+    last_n: int = 0
+    last_hash: bytes = b""
+    last_position: int = 0
+    """Of its last executed entry, or of its Open."""
+    newest_wal: int = -1
+    used_wals: int = 0
+    """Bit i: the WAL counter `newest_wal - i` was committed."""
+
+    def may_commit_wal(self, counter: int) -> bool:
+        """A WAL counter is committed at most once (X5)."""
+        age = self.newest_wal - counter
+        return age < 0 or (age < WAL_WINDOW and not self.used_wals >> age & 1)
+
+    def commit_wal(self, counter: int) -> None:
+        age = self.newest_wal - counter
+        if age < 0:
+            mask = (1 << WAL_WINDOW) - 1
+            self.used_wals = (self.used_wals << -age | 1) & mask if -age < WAL_WINDOW else 1
+            self.newest_wal = counter
+        else:
+            self.used_wals |= 1 << age
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedSession:
+    """A session that ended and whose orphans have not been swept."""
+
+    id: SessionId
+    name: str
+    nonce: bytes
+    kind: SessionKind
+    reason: EndReason
+    position: int
+    time_ms: int
+
+
+class Sessions:
+    """The live sessions of a domain and the ended ones that are not swept."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.newest = SessionId(0)
+        self.live: dict[SessionId, Session] = {}
+        self.ended: dict[SessionId, EndedSession] = {}
+        self._names: dict[str, SessionId] = {}
+        self._nonces: dict[bytes, SessionId] = {}
+        self._timeline = timeline
+
+    def find(self, name: str) -> Session | None:
+        """The live session of a name."""
+        number = self._names.get(name)
+        return None if number is None else self.live[number]
+
+    def of_nonce(self, nonce: bytes) -> SessionId | None:
+        """The session that a nonce opened, live or not swept."""
+        return self._nonces.get(nonce)
+
+    def is_ended(self, session: SessionId) -> bool:
+        """Was it given out and is it no longer live (Q1)?"""
+        return 0 < session <= self.newest and session not in self.live
+
+    def judge(self, session: SessionId, n: int, entry_hash: bytes) -> Outcome:
+        """What becomes of an entry, by who wrote it and its number (Q2, Q3)."""
+        writer = self.live.get(session)
+        if writer is None:
+            return Outcome.DEAD
+        if n == writer.last_n + 1:
+            return Outcome.EXECUTED
+        if n > writer.last_n:
+            return Outcome.HOLE
+        if n == writer.last_n and n > 0 and entry_hash != writer.last_hash:
+            return Outcome.CLONED
+        return Outcome.REPEAT
+
+    def use_up(self, session: SessionId, n: int, entry_hash: bytes, position: int) -> Session:
+        """The entry counts, whatever its verdicts (Q2)."""
+        writer = self.live[session]
+        writer.last_n = n
+        writer.last_hash = entry_hash
+        writer.last_position = position
+        return writer
+
+    def tick(self, writer: Session, claimed_ms: int) -> None:
+        """An executed entry moves machine time (Q7)."""
+        self._timeline.advance(writer, claimed_ms, lambda: self.newest_clock(besides=writer.id))
+
+    def newest_clock(self, *, besides: SessionId) -> int | None:
+        """The newest sure time of the other live sessions, if there are any."""
+        return max((other.clock_ms for other in self.live.values() if other.id != besides), default=None)
+
+    def open(self, step: Step, command: Open, version: int) -> Verdict:
+        """Judge an Open (Q4); it closes the older session of its name."""
+        known = self._nonces.get(command.nonce)
+        if known is not None:
+            return self._again(command, known)
+        denied = self._deny(command, version)
+        if denied is not None:
+            return denied
+        older = self.find(command.name)
+        if older is not None:
+            self.end(step, older.id, EndReason.TAKEN_OVER)
+        number = self.new_id(command)
+        proven = proves(command.wall_ms, command.store_date_ms, accept_clock=command.accept_clock)
+        sure_ms, lead_ms = self._timeline.open(
+            command.wall_ms, proven=proven, others_ms=self.newest_clock(besides=number)
+        )
+        session = Session(
+            id=number, name=command.name, nonce=command.nonce, instance=command.instance, kind=command.kind,
+            lowest_version=command.lowest_version, highest_version=command.highest_version,
+            opened_position=step.position, last_position=step.position,
+            base_ms=sure_ms + lead_ms, lead_ms=lead_ms, clock_ms=sure_ms, ceiling_ms=sure_ms,
+        )  # fmt: skip
+        self.add(session)
+        step.given.append(number)
+        return Opened(session=number, nonce=command.nonce, time_ms=session.base_ms)
+
+    def new_id(self, command: Open) -> SessionId:
+        """The next id of the counter (Q1)."""
+        self.newest = SessionId(self.newest + 1)
+        return self.newest
+
+    def add(self, session: Session) -> None:
+        self.live[session.id] = session
+        self._names[session.name] = session.id
+        self._nonces[session.nonce] = session.id
+
+    def add_ended(self, ended: EndedSession) -> None:
+        self.ended[ended.id] = ended
+        self._nonces[ended.nonce] = ended.id
+
+    def end(self, step: Step, number: SessionId, reason: EndReason) -> None:
+        """The session is over: whatever it sent and was not executed is dead (Q3)."""
+        session = self.live.pop(number)
+        del self._names[session.name]
+        self.ended[number] = EndedSession(
+            id=number, name=session.name, nonce=session.nonce, kind=session.kind,
+            reason=reason, position=step.position, time_ms=self._timeline.time_ms,
+        )  # fmt: skip
+        step.ended.append(SessionEnd(session=number, reason=reason))
+        if len(self.ended) > MAX_ENDED:
+            # The oldest one's orphans are never swept: a leak, where memory without bound would be an outage.
+            self._forget(min(self.ended))
+
+    def apply(self, step: Step, command: Close | KeepAlive | Expire) -> Verdict:
+        match command:
+            case Close():
+                self.end(step, step.session, EndReason.CLOSED)
+                return DONE
+            case KeepAlive():
+                return DONE
+            case Expire():
+                return self._expire(step, command)
+
+    def sweep(self, numbers: tuple[SessionId, ...]) -> Verdict:
+        """Forget ended sessions; a live one is not swept."""
+        if any(number in self.live for number in numbers):
+            return refused(Why.LIVE, "a live session has no orphans")
+        for number in numbers:
+            self._forget(number)
+        return DONE
+
+    def _forget(self, number: SessionId) -> None:
+        ended = self.ended.pop(number, None)
+        if ended is not None:
+            del self._nonces[ended.nonce]
+
+    def _again(self, command: Open, number: SessionId) -> Verdict:
+        session = self.live.get(number)
+        if session is None or session.name != command.name:
+            return refused(Why.STALE, "the session of this nonce has ended")
+        return Opened(session=number, nonce=command.nonce, time_ms=session.base_ms)
+
+    def _deny(self, command: Open, version: int) -> Refused | None:
+        if not command.lowest_version <= version <= command.highest_version:
+            return refused(Why.VERSION, "the opener does not support the active version")
+        older = self.find(command.name)
+        if older is None:
+            if self.newest >= MAX_SESSION or len(self.live) >= MAX_LIVE:
+                return refused(Why.LIMIT, "no room for another session")
+            return None
+        if self.newest >= MAX_SESSION:
+            return refused(Why.LIMIT, "no room for another session")
+        if older.id > command.seen:
+            return refused(Why.NEWER, "a newer session of that name is live")
+        if older.instance != command.instance and not command.owner:
+            return refused(Why.LIVE, "another instance holds the name")
+        return None
+
+    def _expire(self, step: Step, command: Expire) -> Verdict:
+        session = self.live.get(command.session)
+        if command.session == step.session:
+            return refused(Why.STATE, "a session does not expire itself")
+        if session is None:
+            return refused(Why.NOT_FOUND, "the session is not live")
+        if session.last_n != command.last_n:  # Q5
+            return refused(Why.STALE, "the session has moved on")
+        self.end(step, session.id, EndReason.EXPIRED)
+        return DONE
+
+    def dump(self, out: Writer) -> None:
+        out.values([self.newest, len(self.live), len(self.ended)])
+        for _, s in sorted(self.live.items()):
+            out.values([
+                s.id, s.name, s.nonce, s.instance, int(s.kind), s.lowest_version, s.highest_version,
+                s.opened_position, s.base_ms, s.lead_ms, s.clock_ms, s.ceiling_ms,
+                s.last_n, s.last_hash, s.last_position, s.newest_wal, s.used_wals.to_bytes(WAL_WINDOW // 8, "little"),
+            ])  # fmt: skip
+        for _, e in sorted(self.ended.items()):
+            out.values([e.id, e.name, e.nonce, int(e.kind), e.reason.value, e.position, e.time_ms])
+
+    def load(self, source: Reader) -> None:
+        newest, live, ended = source.ints(3)
+        self.newest = SessionId(newest)
+        for _ in range(live):
+            row = source.row()
+            self.add(Session(
+                id=SessionId(row.number()), name=row.text(), nonce=row.raw(), instance=row.raw(),
+                kind=SessionKind(row.number()), lowest_version=row.number(), highest_version=row.number(),
+                opened_position=row.number(), base_ms=row.number(), lead_ms=row.number(), clock_ms=row.number(),
+                ceiling_ms=row.number(), last_n=row.number(), last_hash=row.raw(), last_position=row.number(),
+                newest_wal=row.number(), used_wals=int.from_bytes(row.raw(), "little"),
+            ))  # fmt: skip
+        for _ in range(ended):
+            row = source.row()
+            self.add_ended(EndedSession(
+                id=SessionId(row.number()), name=row.text(), nonce=row.raw(), kind=SessionKind(row.number()),
+                reason=EndReason(row.number()), position=row.number(), time_ms=row.number(),
+            ))  # fmt: skip

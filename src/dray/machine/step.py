@@ -1,0 +1,71 @@
+"""One entry on its way through the machine: what it did, and to whom.
+
+`Step` is filled while the commands of an entry are applied; `Applied` is what
+the replica gets back, to answer callers and to wake those who wait.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from dray.machine.names import SessionId, StreamId
+from dray.machine.verdicts import Verdict
+
+
+class Outcome(Enum):
+    """What became of an entry as a whole."""
+
+    EXECUTED = "its commands were judged, and n is used up"
+    REPEAT = "its n was used up before"
+    DEAD = "its session is not live: surely not applied, now or later"
+    HOLE = "an n before it is missing"
+    CLONED = "another entry used this n: its session is closed"
+    TOO_NEW = "it is above the active version: its session is closed"
+    BAD = "it is no entry; n is used up if its session is live"
+    HALTED = "the active version is above this software: stop"
+
+
+class EndReason(Enum):
+    """How a session ended."""
+
+    CLOSED = 0
+    TAKEN_OVER = 1
+    EXPIRED = 2
+    CLONED = 3
+    TOO_NEW = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionEnd:
+    session: SessionId
+    reason: EndReason
+
+
+@dataclass(slots=True)
+class Step:
+    """The effects of one entry, collected while it is applied."""
+
+    position: int
+    session: SessionId
+    streams: list[StreamId] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
+    given: list[int] = field(default_factory=list)
+    """The offsets and ids that apply gave: they go into the digest (Q6)."""
+    ended: list[SessionEnd] = field(default_factory=list)
+    catalog_changed: bool = False
+
+
+@dataclass(slots=True)
+class Applied:
+    """What the replica needs to know about an applied entry."""
+
+    outcome: Outcome
+    session: SessionId
+    n: int
+    verdicts: list[Verdict] | None = None
+    """One for each command, if wanted; always for Genesis and Open."""
+    streams: tuple[StreamId, ...] = ()
+    """Streams whose end or start moved, or that opened or closed."""
+    groups: tuple[str, ...] = ()
+    ended: tuple[SessionEnd, ...] = ()
+    catalog_changed: bool = False
+    """A topic, a broker or the active version changed."""

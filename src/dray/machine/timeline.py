@@ -1,0 +1,110 @@
+"""Machine time: how late it is in a domain, by the log alone.
+
+Nobody's wall clock is believed. There are two lines:
+
+    sure time      moves by the time that writers saw pass on CLOCK_BOOTTIME
+                   while their session lived, and by opens that can prove
+                   their clock
+    machine time   at most an hour beyond sure time: what an open without
+                   proof may add, so that a short stop needs no proof
+
+A session lives on its own line: it starts at sure time when it opens, plus a
+fixed lead (what its wall clock said beyond that, at most an hour). Its entries
+claim `base + elapsed`. Because the lead is never added to sure time, opening
+again and again gains nothing: any number of clocks that are ten years ahead
+move machine time by one hour in all, and when they are gone it stands still
+until sure time has caught up.
+
+A claim that is more than an hour beyond every other live session is cut to
+that hour, so one broken clock among several cannot run away within its
+session either. A session that is alone is believed: nobody can contradict it.
+
+After a jump (an open that moves time by more than a minute, or any entry that
+moves it by more than an hour) retention, expiry and garbage pause until sure
+time has moved one hour further; leads do not shorten that hour.
+
+Invariants
+    Q7  Machine time never runs back; within a session it advances by what
+        the writer claims to have seen pass, at most an hour beyond the other
+        live sessions; only an open may jump: by at most an hour beyond sure
+        time, or, alone, as far as the store's date within five minutes or
+        an operator vouches for.
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from dray.machine.commands import MAX_TIME_MS
+
+HOUR_MS: Final = 3_600_000
+PROOF_MS: Final = 300_000
+JUMP_MS: Final = 60_000
+
+
+class Line(Protocol):
+    """The part of a session that is about time."""
+
+    lead_ms: int
+    clock_ms: int
+    ceiling_ms: int
+
+
+def proves(wall_ms: int, store_date_ms: int, *, accept_clock: bool) -> bool:
+    """Does anything vouch for the opener's clock?"""
+    return accept_clock or (store_date_ms >= 0 and abs(wall_ms - store_date_ms) <= PROOF_MS)
+
+
+class Timeline:
+    """Sure time, machine time and the pause after a jump."""
+
+    __slots__ = ("pause_end_ms", "sure_ms", "time_ms")
+
+    def __init__(self) -> None:
+        self.time_ms = 0
+        self.sure_ms = 0
+        self.pause_end_ms = 0
+
+    @property
+    def paused(self) -> bool:
+        """Did time jump less than an hour of sure time ago?"""
+        return self.sure_ms < self.pause_end_ms
+
+    def begin(self, wall_ms: int) -> None:
+        """The founder's clock is where time begins."""
+        self.time_ms = self.sure_ms = min(max(wall_ms, 0), MAX_TIME_MS)
+
+    def open(self, wall_ms: int, *, proven: bool, others_ms: int | None) -> tuple[int, int]:
+        """Start a line: (its sure time, its lead). `others_ms` is the newest clock of the other live sessions."""
+        before, sure = self.time_ms, self.sure_ms
+        highest = sure + HOUR_MS
+        if proven:
+            trusted = wall_ms if others_ms is None else min(wall_ms, others_ms + HOUR_MS)
+            sure = max(sure, trusted)
+        lead = max(0, min(wall_ms, highest) - sure)
+        self.sure_ms = sure
+        self.time_ms = max(before, sure + lead)  # Q7
+        if self.time_ms - before > JUMP_MS:
+            self.pause_end_ms = self.sure_ms + HOUR_MS
+        return sure, lead
+
+    def advance(self, line: Line, claimed_ms: int, others_ms: Callable[[], int | None]) -> None:
+        """An executed entry says how late it is on its writer's line."""
+        clock = min(claimed_ms, MAX_TIME_MS) - line.lead_ms
+        if clock > line.ceiling_ms:
+            clock = self.bounded(line, clock, others_ms())
+        if clock <= line.clock_ms:
+            return
+        line.clock_ms = clock
+        if clock > self.sure_ms:
+            if clock - self.sure_ms > HOUR_MS:
+                self.pause_end_ms = clock + HOUR_MS
+            self.sure_ms = clock
+        self.time_ms = max(self.time_ms, clock + line.lead_ms)  # Q7
+
+    def bounded(self, line: Line, clock_ms: int, others_ms: int | None) -> int:
+        """Cut a claim to an hour beyond the others (Q7). The ceiling is kept, so that they are rarely asked."""
+        if others_ms is None:
+            line.ceiling_ms = clock_ms + HOUR_MS
+            return clock_ms
+        line.ceiling_ms = others_ms + HOUR_MS
+        return min(clock_ms, line.ceiling_ms)

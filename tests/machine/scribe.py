@@ -1,0 +1,86 @@
+"""A log in a list, and writers that keep the rules of Q2 and Q3."""
+
+import itertools
+
+from dray.log import envelope
+from dray.machine.commands import Command, Genesis, Open, SessionKind, encode
+from dray.machine.machine import Machine
+from dray.machine.names import LogId, SessionId
+from dray.machine.step import Applied
+from dray.machine.verdicts import Opened, Verdict
+
+NOW = 1_700_000_000_000
+HOUR = 3_600_000
+LOG = LogId(b"log-id-8")
+CLUSTER = b"cluster-id-16-by"
+MACHINES = [Machine]
+"""What a new log is folded by; a test that plants a bug puts its subclass here."""
+
+
+class Tape:
+    """Entries in order, folded by a machine as they come."""
+
+    def __init__(self, *, domain: int = 0, domains: int = 1, generation: int = 0, min_grace_ms: int = 60_000) -> None:
+        self.machine = MACHINES[-1]()
+        self.entries: list[tuple[int, bytes]] = []
+        self.nonces = itertools.count(1)
+        genesis = Genesis(
+            cluster_id=CLUSTER, log_id=LOG, domain=domain, domains=domains,
+            generation=generation, min_grace_ms=min_grace_ms,
+        )  # fmt: skip
+        self.write(entry(genesis))
+
+    def write(self, raw: bytes) -> Applied:
+        position = len(self.entries) + 1
+        self.entries.append((position, raw))
+        return self.machine.apply(position, raw, True)
+
+    def open_entry(self, name: str = "b1", **fields) -> bytes:
+        given = {
+            "nonce": next(self.nonces).to_bytes(16, "big"), "seen": self.machine.sessions.newest,
+            "instance": name.encode().ljust(16, b"."), "kind": SessionKind.BROKER,
+            "lowest_version": 1, "highest_version": 1, "wall_ms": self.machine.time_ms,
+        } | fields  # fmt: skip
+        return entry(Open(name=name, **given))
+
+    def open(self, name: str = "b1", **fields) -> "Writer":
+        applied = self.write(self.open_entry(name, **fields))
+        assert applied.verdicts is not None
+        opened = applied.verdicts[0]
+        assert isinstance(opened, Opened), opened
+        return Writer(self, opened)
+
+
+class Writer:
+    """A session that numbers its entries."""
+
+    def __init__(self, tape: Tape, opened: Opened) -> None:
+        self.tape = tape
+        self.session: SessionId = opened.session
+        self.n = 0
+        self.time_ms = opened.time_ms
+        self.wal = 0
+
+    def pass_time(self, ms: int) -> None:
+        self.time_ms += ms
+
+    def entry(self, *commands: Command, n: int | None = None, version: int = 1) -> bytes:
+        number = self.n + 1 if n is None else n
+        return entry(*commands, session=self.session, n=number, time_ms=self.time_ms, version=version)
+
+    def send(self, *commands: Command) -> Applied:
+        raw = self.entry(*commands)
+        self.n += 1
+        return self.tape.write(raw)
+
+    def do(self, command: Command) -> Verdict:
+        applied = self.send(command)
+        assert applied.verdicts is not None, applied
+        return applied.verdicts[0]
+
+
+def entry(*commands: Command, session: int = 0, n: int = 0, time_ms: int = NOW, version: int = 1) -> bytes:
+    return envelope.encode(
+        [encode(command) for command in commands],
+        session=session, n=n, time_ms=time_ms, seen_position=0, seen_digest=0, version=version,
+    )  # fmt: skip
