@@ -104,14 +104,14 @@ def survey(disk: Disk, directory: Path, *, believe_names: bool = False) -> Surve
             if not believe_names:
                 damage = Damage(name=name, position=first, offset=0, reason=error.message)
                 return Survey(segments=tuple(segments), damage=damage)
-        segment = _scan(disk, directory / name, first)
+        segment = scan(disk, directory / name, first)
         segments.append(segment)
         if segment.end < size:
             return _judge_the_rest(disk, directory, tuple(segments), size, is_last)
     return Survey(segments=tuple(segments))
 
 
-def _scan(disk: Disk, path: Path, first: int) -> Segment:
+def scan(disk: Disk, path: Path, first: int) -> Segment:
     """The longest run of valid records from the start of the file."""
     at, position = HEADER.size, first
     wanted = CHUNK_BYTES
