@@ -15,7 +15,7 @@ import pytest
 from dray.clock import ManualClock
 from dray.errors import Unavailable
 from dray.log.files import FileLog
-from dray.log.port import BEFORE_ALL, LostReply, Position, Refused
+from dray.log.port import BEFORE_ALL, LostReply, Position, Refused, Trimmed
 from dray.log.reader import LogDamaged
 from dray.log.repair import repair
 from dray.log.segment import segment_name
@@ -57,7 +57,7 @@ async def open_log(disk, **options) -> FileLog:
 
 async def scenario(disk, run: Run) -> None:
     """Appends one by one and in bursts (records beyond a sector too), rotations, trims, a clean restart, a follower."""
-    log = await open_log(disk)
+    log = await open_log(disk, recent_bytes=2_000)
     watcher = asyncio.ensure_future(watch(log, run))
     try:
         await append_all(log, run, [named("one", 4)])
@@ -74,8 +74,9 @@ async def scenario(disk, run: Run) -> None:
         await log.close()
     except (LostReply, LogFailed):
         assert disk.crashed
-    finally:
-        watcher.cancel()
+    watcher.cancel()
+    outcome = (await asyncio.gather(watcher, return_exceptions=True))[0]
+    assert outcome is None or disk.crashed or isinstance(outcome, (asyncio.CancelledError, Trimmed)), outcome
 
 
 async def append_all(log: FileLog, run: Run, bursts: list[list[bytes]]) -> None:
