@@ -1,0 +1,350 @@
+"""The local engine on a disk that loses power at every single call.
+
+The whole truth about a run is the list of entries in the order in which they
+were handed to the log: whatever a crash leaves must be a prefix of it, at
+least as long as what was acknowledged or shown.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from dray.clock import ManualClock
+from dray.errors import Unavailable
+from dray.log.files import FileLog
+from dray.log.port import BEFORE_ALL, LostReply, Position, Refused, Trimmed
+from dray.log.reader import LogDamaged
+from dray.log.repair import repair
+from dray.log.segment import segment_name
+from dray.log.writer import LogFailed
+from tests.log.contract import named, take, take_upto
+
+sim = pytest.importorskip("dray.sim.disk")
+
+DIRECTORY = Path("/data/meta/log")
+SEEDS = (None, 0, 1, 2, 3)
+
+
+class TurnOffload:
+    """Inline, but others get their turns before and after, as they do while a thread works."""
+
+    async def run(self, function: Callable, /, *args, **kwargs):
+        for _ in range(3):
+            await asyncio.sleep(0)
+        result = function(*args, **kwargs)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return result
+
+
+@dataclass
+class Run:
+    """What one life of the log promised."""
+
+    handed: list[bytes] = field(default_factory=list)
+    acked: dict[bytes, Position] = field(default_factory=dict)
+    shown: int = 0
+    trimmed: int = 0
+
+
+async def open_log(disk, **options) -> FileLog:
+    options = {"segment_bytes": 700, "recent_bytes": 300, **options}
+    return await FileLog.open(DIRECTORY, disk=disk, offload=TurnOffload(), clock=ManualClock(), **options)
+
+
+async def scenario(disk, run: Run) -> None:
+    """Appends one by one and in bursts (records beyond a sector too), rotations, trims, a clean restart, a follower."""
+    log = await open_log(disk, recent_bytes=2_000)
+    watcher = asyncio.ensure_future(watch(log, run))
+    try:
+        await append_all(log, run, [named("one", 4)])
+        await append_all(log, run, [named("burst", 7, 150), named("large", 3, 900), named("many", 30, 10)])
+        run.trimmed = 9
+        await log.trim(Position(9))
+        await append_all(log, run, [named("after", 5)])
+        await log.close()
+        log = await open_log(disk)
+        await append_all(log, run, [named("second", 6, 200)])
+        run.trimmed = int(await log.tail()) - 2
+        await log.trim(Position(run.trimmed))
+        await append_all(log, run, [named("end", 2, 50)])
+        await log.close()
+    except (LostReply, LogFailed):
+        assert disk.crashed
+    watcher.cancel()
+    outcome = (await asyncio.gather(watcher, return_exceptions=True))[0]
+    assert outcome is None or disk.crashed or isinstance(outcome, (asyncio.CancelledError, Trimmed)), outcome
+
+
+async def append_all(log: FileLog, run: Run, bursts: list[list[bytes]]) -> None:
+    async def append(entry: bytes) -> None:
+        run.acked[entry] = await log.append(entry)
+
+    for burst in bursts:
+        # The first goes alone; what comes while it is synced makes up the next batch.
+        run.handed += burst
+        results = await asyncio.gather(*map(append, burst), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+
+async def watch(log: FileLog, run: Run) -> None:
+    async for position, _ in log.follow(BEFORE_ALL):
+        run.shown = position
+
+
+async def check(disk, run: Run, log: FileLog) -> list[bytes]:
+    """LG2: all that was promised, nothing invented, in order."""
+    tail = await log.tail()
+    first = min(run.trimmed, tail)
+    kept = await take_upto(log, first, tail)
+    assert kept == list(enumerate(run.handed, 1))[first:tail], f"not a prefix: {disk!r}"
+    assert all(position <= tail for position in run.acked.values()), f"an acknowledged entry is gone: {disk!r}"
+    assert all(run.handed[position - 1] == entry for entry, position in run.acked.items())
+    assert run.shown <= tail, f"a shown entry is gone: {disk!r}"
+    return run.handed[:tail]
+
+
+async def crash_everywhere(
+    disks: Iterable[object], *, keep_cache: bool = False, write_before_second_crash: bool = False
+) -> int:
+    """Run, crash, open, check, crash again, check again, go on."""
+    points = 0
+    for disk in disks:
+        points += 1
+        run = Run()
+        with disk.until_crash(keep_cache=keep_cache):
+            await scenario(disk, run)
+        log = await open_log(disk)
+        before = await check(disk, run, log)
+        run.shown = await log.tail()
+        run.handed = before
+        if write_before_second_crash:
+            await append_all(log, run, [named("between", 3)])
+        with disk.until_crash():
+            pass
+        log = await open_log(disk)
+        after = await check(disk, run, log)
+        assert after[: len(before)] == before, f"shown at one open, gone at the next: {disk!r}"
+        await append_all(log, run, [named("on", 3)])
+        await check(disk, run, log)
+        await log.close()
+    return points
+
+
+async def test_a_crash_at_any_call_loses_nothing_that_was_acknowledged_or_shown() -> None:
+    """LG2, LG7, LG8, LG10, LG12."""
+    points = await crash_everywhere(sim.every_crash(SEEDS))
+    print(f"{points} crashes")
+    assert points > 5 * 80
+
+
+@pytest.mark.parametrize("write", [False, True])
+async def test_a_kill_at_any_call_and_a_power_loss_after_it_lose_nothing_that_was_shown(write: bool) -> None:
+    """LG10: what the page cache still had is synced before it is served, and its name too."""
+    await crash_everywhere(sim.every_crash((None, 0)), keep_cache=True, write_before_second_crash=write)
+
+
+async def test_the_crash_test_finds_a_log_that_acknowledges_before_its_sync(monkeypatch) -> None:
+    monkeypatch.setattr(sim.FakeFile, "sync", lambda self: None)
+    with pytest.raises((AssertionError, LogDamaged)):
+        await crash_everywhere(sim.every_crash(SEEDS))
+
+
+async def test_the_crash_test_finds_a_log_that_is_not_synced_at_open(monkeypatch) -> None:
+    from dray.log import files
+
+    class Deaf:
+        def __init__(self, disk) -> None:
+            self.disk = disk
+
+        def __getattr__(self, name: str):
+            return getattr(self.disk, name)
+
+        def open(self, path: Path):
+            file = self.disk.open(path)
+            file.sync = lambda: None
+            return file
+
+        def sync_file(self, path: Path) -> None:
+            pass
+
+    recover = files._recover
+
+    def careless(disk, directory, segment_bytes):
+        writer, segments = recover(Deaf(disk), directory, segment_bytes)
+        writer._file.__dict__.pop("sync", None)
+        return writer, segments
+
+    monkeypatch.setattr(files, "_recover", careless)
+    with pytest.raises(AssertionError, match="gone"):
+        await crash_everywhere(sim.every_crash((None, 0, 1)), keep_cache=True)
+
+
+async def test_a_failed_sync_ends_the_log_and_is_never_tried_again() -> None:
+    """LG9, LG4: unknown for what was being written, surely not for what waited; the node is told."""
+    disk = sim.FakeDisk()
+    log = await open_log(disk)
+    await log.append(b"good")
+    syncs: list[str] = []
+    disk.on_call = lambda name, path: syncs.append(name) if "sync" in name else None
+    disk.fail_sync(".log")
+    follower = asyncio.ensure_future(take(log, 1, 1))
+    with pytest.raises(LostReply):
+        await log.append(b"unknown")
+    error = await log.failed
+    assert isinstance(error, LogFailed)
+    for _ in range(3):
+        with pytest.raises(LogFailed):
+            await log.append(b"late")
+    with pytest.raises(LogFailed):
+        await log.tail()
+    with pytest.raises(LogFailed):
+        await follower
+    await log.close()
+    assert syncs == ["sync"]
+    disk.on_call = None
+    disk.crash()
+    log = await open_log(disk)
+    assert (await take(log, 0, 1))[0][1] == b"good"
+
+
+async def test_what_waits_behind_a_failed_sync_is_refused_not_unknown() -> None:
+    """LG4."""
+    disk = sim.FakeDisk()
+    log = await open_log(disk, max_entry_bytes=3 << 20, segment_bytes=64 << 20)
+    disk.fail_sync(".log")
+    appends = [asyncio.ensure_future(log.append(bytes([number]) * (3 << 20))) for number in range(3)]
+    outcomes = await asyncio.gather(*appends, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [LostReply, LogFailed, LogFailed]
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_a_full_disk_refuses_and_the_log_goes_on_when_there_is_room(seed: int) -> None:
+    """LG4: what was refused is surely not there, also after a crash at once."""
+    print("seed", seed)
+    disk = sim.FakeDisk(seed)
+    log = await open_log(disk, segment_bytes=100_000)
+    acked = [(await log.append(entry), entry) for entry in named("fits", 5, 300)]
+    disk.capacity_bytes = 2_900
+    outcomes = await asyncio.gather(*map(log.append, named("full", 4, 300)), return_exceptions=True)
+    assert all(type(outcome) is Refused for outcome in outcomes), outcomes
+    assert not log.failed.done()
+    assert await log.tail() == acked[-1][0]
+    disk.capacity_bytes = None
+    if seed % 4 == 0:
+        acked += [(await log.append(entry), entry) for entry in named("room", 2, 300)]
+    disk.crash()
+    log = await open_log(disk)
+    assert await take_upto(log, 0, await log.tail()) == acked
+
+
+async def test_a_full_disk_at_a_rotation_leaves_no_half_made_segment() -> None:
+    """LG8."""
+    disk = sim.FakeDisk(seed=6)
+    log = await open_log(disk)
+    acked = [(await log.append(entry), entry) for entry in named("fits", 2, 300)]
+    disk.capacity_bytes = disk.size(DIRECTORY / segment_name(1)) + 10
+    with pytest.raises(Refused):
+        await log.append(b"x" * 300)
+    assert disk.list(DIRECTORY) == [segment_name(1)]
+    with pytest.raises(Refused):
+        await log.append(b"x" * 20)  # fits into the segment, not on the disk
+    disk.capacity_bytes = None
+    acked += [(await log.append(entry), entry) for entry in named("room", 4, 300)]
+    disk.crash()
+    assert await take_upto(await open_log(disk), 0, acked[-1][0]) == acked
+
+
+async def test_a_write_that_cannot_be_undone_ends_the_log() -> None:
+    """LG9, LG4."""
+    disk = sim.FakeDisk()
+    log = await open_log(disk)
+    await log.append(b"good")
+    disk.capacity_bytes = 60
+
+    def no_cut(name: str, path: Path) -> None:
+        if name == "truncate":
+            raise Unavailable("the disk call failed", path=path)
+
+    disk.on_call = no_cut
+    with pytest.raises(LostReply):
+        await log.append(b"x" * 100)
+    assert (await log.failed).message.startswith("the log is finished")
+
+
+async def test_a_failed_sync_of_the_directory_at_trim_ends_the_log() -> None:
+    """LG9, LG12."""
+    disk = sim.FakeDisk()
+    log = await open_log(disk)
+    for entry in named("e", 20):
+        await log.append(entry)
+    disk.fail_sync(str(DIRECTORY))
+    with pytest.raises(LogFailed):
+        await log.trim(Position(15))
+    assert log.failed.done()
+
+
+async def test_a_read_only_disk_refuses_or_ends_but_never_acknowledges() -> None:
+    disk = sim.FakeDisk()
+    log = await open_log(disk)
+    disk.read_only = True
+    with pytest.raises((Refused, LostReply)):
+        await log.append(b"entry")
+    assert log.failed.done(), "the write could not be undone on this disk"
+
+
+async def damaged_disk(seed: int | None):
+    """Three and a half segments, the second with a damaged record in its middle."""
+    disk = sim.FakeDisk(seed)
+    log = await open_log(disk)
+    for entry in named("e", 18):
+        await log.append(entry)
+    await log.close()
+    second = sorted(disk.list(DIRECTORY))[1]
+    raw = bytearray(disk.read(DIRECTORY / second))
+    raw[24 + 120 + 60] ^= 0x10
+    disk.remove(DIRECTORY / second)
+    file = disk.create(DIRECTORY / second)
+    file.write([bytes(raw)])
+    file.sync()
+    disk.sync_dir(DIRECTORY)
+    return disk
+
+
+async def test_a_repair_cut_short_at_any_call_can_be_run_again() -> None:
+    """LG14."""
+    for seed in (None, 1, 2):
+        call = 0
+        while True:
+            disk = await damaged_disk(seed)
+            before = {name: disk.read(DIRECTORY / name) for name in disk.list(DIRECTORY)}
+            disk.restart()
+            disk.crash_at = call
+            with disk.until_crash():
+                repair(DIRECTORY, disk)
+            finished = not disk.crashed
+            try:
+                log = await open_log(disk)
+            except LogDamaged:
+                assert not finished
+                repair(DIRECTORY, disk)
+                log = await open_log(disk)
+            tail = await log.tail()
+            assert [entry for _, entry in await take_upto(log, 0, tail)] == named("e", 18)[:tail]
+            assert tail == 6, disk
+            asides = [name for name in disk.list(DIRECTORY.parent) if ".damaged-" in name]
+            copies = [
+                {name: disk.read(DIRECTORY.parent / aside / name) for name in disk.list(DIRECTORY.parent / aside)}
+                for aside in asides
+            ]
+            assert before in copies
+            await log.append(b"on")
+            await log.close()
+            call += 1
+            if finished:
+                break
