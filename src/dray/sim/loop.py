@@ -129,10 +129,6 @@ class _Handle(asyncio.TimerHandle):
         self.gate = context.get(GATE)
         self.dead = False
 
-    def __lt__(self, other: object) -> bool:
-        assert isinstance(other, _Handle)
-        return (self.due, self.order) < (other.due, other.order)
-
     def __repr__(self) -> str:
         return f"<call {self.callback!r} at={self.due} cancelled={self.dead}>"
 
@@ -162,7 +158,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._dice = Random(f"schedule/{seed}")
         self._now = 0.0
         self._ready: list[_Handle] = []
-        self._timers: list[_Handle] = []
+        self._timers: list[tuple[float, int, _Handle]] = []
         self._cancelled_timers = 0
         self._counter = 0
         self._tasks: weakref.WeakValueDictionary[int, SimTask[object]] = weakref.WeakValueDictionary()
@@ -255,16 +251,16 @@ class SimLoop(asyncio.AbstractEventLoop):
     def _jump(self) -> None:
         """Move time to the next timer and make what is due ready."""
         timers = self._timers
-        while timers and timers[0].dead:
+        while timers and timers[0][2].dead:
             heapq.heappop(timers)
             self._cancelled_timers -= 1
         if not timers:
             raise Deadlock(f"nothing is ready and no timer is set at {self._now:.3f} s\n{self.report()}")
-        self._now = max(self._now, timers[0].due)
+        self._now = max(self._now, timers[0][0])
         if self._now > self._max_seconds:
             raise OutOfBounds(f"virtual time passed {self._max_seconds} s\n{self.report()}")
-        while timers and timers[0].due <= self._now:
-            handle = heapq.heappop(timers)
+        while timers and timers[0][0] <= self._now:
+            handle = heapq.heappop(timers)[2]
             if handle.dead:
                 self._cancelled_timers -= 1
             else:
@@ -274,7 +270,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         """A handle was cancelled; rebuild the heap when most of it is dead."""
         self._cancelled_timers += 1
         if self._cancelled_timers > _COMPACT_AT and self._cancelled_timers * 2 > len(self._timers):
-            self._timers = [timer for timer in self._timers if not timer.dead]
+            self._timers = [timer for timer in self._timers if not timer[2].dead]
             heapq.heapify(self._timers)
             self._cancelled_timers = 0
 
@@ -307,7 +303,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     ) -> _Handle:
         handle = self._handle(when, callback, args, context)
         if not self._closed:
-            heapq.heappush(self._timers, handle)
+            heapq.heappush(self._timers, (when, handle.order, handle))
         return handle
 
     def _handle(

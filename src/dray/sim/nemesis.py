@@ -1,9 +1,9 @@
 """What goes wrong, when: a seeded schedule of faults.
 
-Time is cut into periods. One in four is quiet; in the others one to three
-faults strike at drawn moments, and each is undone some time later, inside its
-period or after it. `heal` ends everything at once, and then the scenario
-checks that the system comes to rest.
+Time is cut into periods. One in four is quiet: it begins by undoing what is
+broken. In the others one to three faults strike at drawn moments, and each is
+undone some time later, in its period or in a later one. `heal` ends everything
+at once, and then the scenario checks that the system comes to rest.
 
 Invariants
     SM13 After `heal` nothing is broken: nodes run, links are up and fair, no
@@ -13,6 +13,7 @@ Invariants
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from random import Random
 from typing import Final
 
@@ -20,6 +21,8 @@ from dray.sim.log import SharedLog
 from dray.sim.network import FAIR, Weather
 from dray.sim.process import YEAR_MS
 from dray.sim.world import Node, World
+
+_QUIET: Final = 0.25
 
 Undo = Callable[[], None]
 
@@ -41,23 +44,32 @@ class Nemesis:
     def __init__(self, world: World, faults: Sequence[Fault], *, period: float = 20.0) -> None:
         self._world = world
         self._faults = tuple(faults)
+        assert self._faults, "a nemesis without faults is none"
         self._period = period
         self._dice = world.dice("nemesis")
         self._undos: list[tuple[str, Undo]] = []
         self._working = True
+        self.periods = 0
+        self.quiet_periods = 0
         self.struck: dict[str, int] = {}
         """How often each fault struck: a run that broke nothing proves nothing."""
 
     async def run(self) -> None:
-        """Break things until `heal`; cancel it or let it run."""
+        """Break things until `heal`."""
         while self._working:
-            if not self._faults or self._dice.random() < 0.25:
+            length = self._period * self._dice.uniform(0.5, 1.5)
+            self.periods += 1
+            if self._dice.random() < _QUIET:
+                self.quiet_periods += 1
                 self._world.trace.add("nemesis", "quiet")
-                await asyncio.sleep(self._period * self._dice.uniform(0.5, 1.0))
+                self._undo_all()
+                await asyncio.sleep(length)
                 continue
-            for _ in range(self._dice.randint(1, 3)):
-                await asyncio.sleep(self._dice.random() * self._period / 3)
+            moments = sorted(self._dice.random() * length for _ in range(self._dice.randint(1, 3)))
+            for before, moment in pairwise([0.0, *moments]):
+                await asyncio.sleep(moment - before)
                 self._strike()
+            await asyncio.sleep(length - moments[-1])
 
     def _strike(self) -> None:
         if not self._working:
@@ -77,13 +89,16 @@ class Nemesis:
             self._undos.remove(entry)
             entry[1]()
 
+    def _undo_all(self) -> None:
+        undos, self._undos = self._undos, []
+        for _, undo in undos:
+            undo()
+
     def heal(self) -> None:
         """Stop, and undo everything (SM13)."""
         self._working = False
         self._world.trace.add("nemesis", "heal")
-        for _, undo in self._undos:
-            undo()
-        self._undos.clear()
+        self._undo_all()
         self._world.network.heal()
         for node in self._world.nodes.values():
             if node.process is not None:

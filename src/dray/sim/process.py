@@ -100,6 +100,7 @@ class SimOffload:
         self._loop = loop
         self._dice = dice
         self.max_delay = max_delay
+        self.on_power_loss: Callable[[], None] = _nobody_listens
 
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         answer: asyncio.Future[T] = self._loop.create_future()
@@ -109,6 +110,8 @@ class SimOffload:
                 result = function(*args, **kwargs)
             except Exception as error:
                 settle(error=error)
+            except BaseException:
+                self.on_power_loss()  # a disk that died in the middle of a call: no answer, ever
             else:
                 settle(result=result)
 
@@ -213,6 +216,10 @@ class Process:
         self._loop.park(self._gate)  # SM5
         if not self._ended.done():
             self._ended.set_result(None)
+
+
+def _nobody_listens() -> None:
+    return None
 
 
 def current_process_name() -> str:

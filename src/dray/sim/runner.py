@@ -83,26 +83,20 @@ def simulate(name: str, seed: int, *, trace_limit: int = 300, keep_trace: bool =
 
 def _run(world: World, scenario: Scenario) -> str | None:
     """What was violated, or None."""
-
-    async def main() -> None:
-        await scenario(world)
-
+    broken: str | None = None
     try:
-        world.loop.run_until_complete(main())
+        world.run(scenario)
     except Violation as violation:
-        return str(violation)
+        broken = str(violation)
     except SimulationError as error:
-        return f"{type(error).__name__}: {error}"
+        broken = f"{type(error).__name__}: {error}"
     except Exception as error:
-        return f"the scenario raised {error!r}\n" + "".join(traceback.format_exception(error))
+        broken = f"the scenario raised {error!r}\n" + "".join(traceback.format_exception(error))
     if world.violations:
         return str(world.violations[0])
+    if broken is not None:
+        return broken
     failed = world.loop.failures + world.loop.untaken()
-    failed += [
-        f"{name} exited with {node.process.error!r}"
-        for name, node in world.nodes.items()
-        if node.process is not None and node.process.error is not None and node.restart_after is None
-    ]
     return "nobody took: " + "; ".join(failed) if failed else None
 
 

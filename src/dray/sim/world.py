@@ -7,6 +7,7 @@ does not change the others.
 """
 
 import asyncio
+import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
 from typing import TypeVar
@@ -43,6 +44,8 @@ class Node:
         self._power_cut = power_cut
         self.restart_after: float | None = None
         """Start again so many seconds after the process exits by itself, as a supervisor does."""
+        self.may_exit: Callable[[BaseException | None], bool] = _without_error
+        """Whether a process may end by itself with this error; else that is a violation."""
 
     @property
     def alive(self) -> bool:
@@ -56,26 +59,37 @@ class Node:
         seed = f"{world.seed}/{self.name}/{self.incarnation}"
         process = Process(world.loop, world.trace, self.name, seed, self.clock)
         self.process = process
+        process.offload.on_power_loss = self._lose_power
         process.start(self._boot(process))
         world.network.start(self._supervise(process))
         return process
 
     async def _supervise(self, process: Process) -> None:
         await process.ended()
-        if process.life is Life.EXITED and self.restart_after is not None:
+        if process.life is not Life.EXITED:
+            return
+        if not self.may_exit(process.error):
+            text = "".join(traceback.format_exception(process.error)) if process.error is not None else ""
+            raise self._world.violate("a process exited that should not", node=self.name, error=f"\n{text}")
+        if self.restart_after is not None:
             await asyncio.sleep(self.restart_after)
             if self.process is process:
                 self.start()
 
     def crash(self, *, power: bool = False) -> None:
         """Kill the process; with `power` the machine too, and what its disk had not synced."""
+        if power:
+            self._lose_power()
+        elif self.process is not None:
+            self.process.crash()
+
+    def _lose_power(self) -> None:
         if self.process is not None:
             self.process.crash()
-        if power:
-            self._world.trace.add(self.name, "power cut")
-            self.clock.reboot()
-            if self._power_cut is not None:
-                self._power_cut()
+        self._world.trace.add(self.name, "power cut")
+        self.clock.reboot()
+        if self._power_cut is not None:
+            self._power_cut()
 
 
 class World:
@@ -112,10 +126,11 @@ class World:
         return FaultyLog(log, self.network.link(process.name, log.name))
 
     def violate(self, what: str, /, **facts: object) -> Violation:
-        """Record a broken promise and return it to be raised; recorded, it counts even if it is swallowed."""
+        """Record a broken promise and return it to be raised. The run ends here, even if it is swallowed."""
         violation = Violation(what, **facts)
         self.trace.add("violation", str(violation))
         self.violations.append(violation)
+        self.loop.stop()
         return violation
 
     def check(self, holds: bool, what: str, /, **facts: object) -> None:
@@ -131,6 +146,10 @@ class World:
         except TimeoutError:
             raise self.violate(f"no progress: {what}", seconds=seconds, waiting="\n" + self.loop.report()) from None
 
+    def run(self, scenario: Callable[["World"], Coroutine[object, object, T]]) -> T:
+        """Play a scenario in this world; raises what it raises."""
+        return self.loop.run_until_complete(scenario(self))
+
     def fingerprint(self) -> str:
         """Equal for equal runs: events, schedule and final time."""
         return f"{self.trace.fingerprint()}-{self.loop.schedule:016x}-{self.loop.steps}"
@@ -139,3 +158,7 @@ class World:
         """The end of the world; parked coroutines are thrown away."""
         self.trace.seal()
         self.loop.close()
+
+
+def _without_error(error: BaseException | None) -> bool:
+    return error is None
