@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from dray.errors import Unavailable
+from dray.errors import Invalid, Unavailable
 from dray.log.port import BEFORE_ALL, LostReply, Position, Refused, Trimmed
 from dray.sim.network import FAIR, Weather
 from dray.sim.world import World
@@ -194,7 +194,9 @@ def test_a_follower_below_the_cut_is_told_and_the_tail_survives_a_trim_of_all(wo
         with pytest.raises(Trimmed):
             await anext(aiter(log.follow(positions[3])))
         assert await anext(aiter(log.follow(positions[4]))) == (positions[5], bytes([5]))
-        await log.trim(Position(positions[-1] + 100))
+        with pytest.raises(Invalid):
+            await log.trim(Position(positions[-1] + 1))
+        await log.trim(positions[-1])
         assert await log.tail() == positions[-1]
         assert await log.append(b"next") > positions[-1]
 
@@ -212,18 +214,34 @@ def test_a_rollback_takes_the_newest_entries_and_their_positions_are_used_again(
     assert log.tail() == BEFORE_ALL
 
 
-def test_an_entry_that_is_too_large_is_refused(world):
+def test_an_entry_that_is_empty_or_too_large_is_refused(world):
     async def boot(process, log):
         with pytest.raises(Refused, match="too large"):
             await log.append(bytes((1 << 20) + 1))
+        with pytest.raises(Refused, match="at least one byte"):
+            await log.append(b"")
 
     play(world, boot)
 
 
-def test_a_closed_log_takes_nothing(world):
+def test_a_closed_log_takes_nothing_and_its_followers_end(world):
+    seen = []
+
     async def boot(process, log):
+        async def follow():
+            async for _, entry in log.follow(BEFORE_ALL):
+                seen.append(entry)
+            seen.append("end")
+
+        following = process.spawn(follow())
+        await log.append(b"x")
+        await asyncio.sleep(1)
         await log.close()
+        await following
+        with pytest.raises(Refused):
+            await log.append(b"y")
         with pytest.raises(Unavailable):
-            await log.append(b"x")
+            await log.tail()
 
     play(world, boot)
+    assert seen == [b"x", "end"]

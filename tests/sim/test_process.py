@@ -1,6 +1,7 @@
 """Processes: death without last words, pauses, clocks, threads."""
 
 import asyncio
+import gc
 
 import pytest
 
@@ -53,6 +54,7 @@ def test_a_crash_runs_no_finally_and_no_further_step(world):
         return before
 
     before = world.run(scenario)
+    gc.collect()
     assert before == ["child"] * 4
     assert seen == before
 
@@ -286,6 +288,13 @@ def test_a_disk_that_loses_power_in_a_call_takes_its_machine_with_it(world):
 
     cuts, seen = [], []
 
+    class Disk:
+        def crash(self):
+            cuts.append("power")
+
+        def restart(self):
+            cuts.append("kill")
+
     def write():
         raise Gone
 
@@ -296,13 +305,36 @@ def test_a_disk_that_loses_power_in_a_call_takes_its_machine_with_it(world):
             seen.append("finally")
 
     async def scenario(world):
-        process = world.node("a", boot, power_cut=lambda: cuts.append(1)).start()
+        node = world.node("a", boot, disk=Disk())
+        process = node.start()
         await process.ended()
         await asyncio.sleep(10)
+        assert cuts == ["power"]
+        node.start()
         return process.life
 
     assert world.run(scenario) is Life.DEAD
-    assert (cuts, seen) == ([1], [])
+    assert (cuts, seen) == (["power", "kill"], [])
+
+
+def test_a_clone_draws_the_same_dice_and_reads_the_same_clocks_as_its_original(world):
+    drawn = {}
+
+    async def boot(process):
+        await asyncio.sleep(1)
+        drawn[process.name] = process.entropy.random_bytes(8), process.clock.wall_ms(), process.clock.boot_ns()
+        await asyncio.sleep(100)
+
+    async def scenario(world):
+        node = world.node("a", boot)
+        node.clock.jump_wall(12_345)
+        process = node.start()
+        process.entropy.random_bytes(3)
+        node.clone("b", boot).start()
+        await asyncio.sleep(10)
+
+    world.run(scenario)
+    assert drawn["a"] == drawn["b"]
 
 
 def test_a_violation_ends_the_run_even_if_product_code_swallows_it(world):

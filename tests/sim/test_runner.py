@@ -92,3 +92,22 @@ def test_a_scenario_that_breaks_is_a_violation_with_its_traceback(monkeypatch):
     outcome = simulate("broken", 1)
     assert "KeyError" in outcome.violation
     assert "in broken" in outcome.violation
+
+
+def test_a_step_that_never_ends_is_a_violation_that_shows_where(monkeypatch):
+    async def spins(world):
+        async def boot(process):
+            while True:
+                try:
+                    len("spinning")
+                except Exception:
+                    continue
+
+        world.node("a", boot).start()
+        await world.loop.create_future()
+
+    monkeypatch.setitem(SCENARIOS, "spins", spins)
+    monkeypatch.setattr(runner, "REAL_SECONDS", 1)
+    (outcome,) = runner.run_seeds([1], "spins", 1)
+    assert "no end within 1 s of real time" in outcome.violation
+    assert "in boot" in outcome.violation

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from dray.errors import Unavailable
+from dray.errors import Invalid, Unavailable
 from dray.log.port import BEFORE_ALL, LostReply, Position, Refused, Trimmed
 from dray.sim.loop import SimLoop
 from dray.sim.network import Link
@@ -60,11 +60,15 @@ class SharedLog:
         position = Position(self.tail() + 1 + hole)
         self._entries.append(LogEntry(position=position, entry=bytes(entry)))
         self._trace.add(self.name, "landed", position=position, sender=who, size=len(entry))
+        self.ring()
+        return position
+
+    def ring(self) -> None:
+        """Wake who waits for something new."""
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             if not future.done():
                 future.set_result(None)
-        return position
 
     def tail(self) -> Position:
         return self._entries[-1].position if self._entries else self._floor
@@ -87,8 +91,9 @@ class SharedLog:
         await future
 
     def trim(self, upto: Position) -> None:
-        """Let go of the entries at or below `upto`, but never of the newest position."""
-        upto = min(upto, self.tail())
+        """Let go of the entries at or below `upto`; the tail stays where it is."""
+        if upto > self.tail():
+            raise Invalid("cannot trim above the tail", upto=upto, tail=self.tail())
         self._floor = max(self._floor, upto)
         self._trimmed = max(self._trimmed, upto)
         self._entries = [entry for entry in self._entries if entry.position > upto]
@@ -114,7 +119,10 @@ class FaultyLog:
         self._closed = False
 
     async def append(self, entry: bytes) -> Position:
-        self._check_open()
+        if self._closed:
+            raise Refused("the log is closed")
+        if not entry:
+            raise Refused("an entry has at least one byte")
         if len(entry) > self._max_entry:
             raise Refused("the entry is too large", size=len(entry), limit=self._max_entry)
         entry = bytes(entry)
@@ -125,7 +133,6 @@ class FaultyLog:
         return await self._link.call("append", arrive, lost=_lost_reply, refused=_refused, copies=True)  # SM11
 
     async def follow(self, after: Position) -> AsyncIterator[tuple[Position, bytes]]:
-        self._check_open()
         at = after
         while not self._closed:
             await self._link.until_up()
@@ -157,6 +164,7 @@ class FaultyLog:
 
     async def close(self) -> None:
         self._closed = True
+        self._truth.ring()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -26,8 +26,8 @@ _COLLECT_EVERY: Final = 16
 _CHUNK: Final = 8
 
 
-class StuckInAStep(Exception):
-    """One step took longer than a whole run may."""
+class StuckInAStep(KeyboardInterrupt):
+    """One step took longer than a whole run may. A task lets only this kind pass through it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +88,8 @@ def _run(world: World, scenario: Scenario) -> str | None:
         world.run(scenario)
     except Violation as violation:
         broken = str(violation)
+    except StuckInAStep as error:
+        broken = str(error)
     except SimulationError as error:
         broken = f"{type(error).__name__}: {error}"
     except Exception as error:

@@ -7,11 +7,13 @@ does not change the others.
 """
 
 import asyncio
+import copy
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
+from dray.ids import SeededEntropy
 from dray.sim.log import FaultyLog, SharedLog
 from dray.sim.loop import SimLoop
 from dray.sim.network import Network
@@ -31,17 +33,30 @@ class Violation(AssertionError):
         super().__init__(" ".join([what, *(f"{name}={value}" for name, value in facts.items())]))
 
 
+class CrashingDisk(Protocol):
+    """What the world does to a disk; `dray.sim.disk.FakeDisk` is one."""
+
+    def crash(self) -> None:
+        """The power went: lose what may be lost, and come up again."""
+        ...
+
+    def restart(self) -> None:
+        """Only the process died: its files are closed, the cache lives on."""
+        ...
+
+
 class Node:
     """A machine: it keeps its name, disk and clocks while its processes come and go."""
 
-    def __init__(self, world: "World", name: str, boot: Boot, power_cut: Callable[[], None] | None) -> None:
+    def __init__(self, world: "World", name: str, boot: Boot, disk: CrashingDisk | None) -> None:
         self.name = name
         self.clock = SimClock(world.loop)
         self.process: Process | None = None
         self.incarnation = 0
         self._world = world
         self._boot = boot
-        self._power_cut = power_cut
+        self._disk = disk
+        self._entropy: SeededEntropy | None = None
         self.restart_after: float | None = None
         """Start again so many seconds after the process exits by itself, as a supervisor does."""
         self.may_exit: Callable[[BaseException | None], bool] = _without_error
@@ -58,6 +73,10 @@ class Node:
         world = self._world
         seed = f"{world.seed}/{self.name}/{self.incarnation}"
         process = Process(world.loop, world.trace, self.name, seed, self.clock)
+        if self._entropy is not None:
+            process.entropy, self._entropy = self._entropy, None
+        if self._disk is not None and self.process is not None:
+            self._disk.restart()
         self.process = process
         process.offload.on_power_loss = self._lose_power
         process.start(self._boot(process))
@@ -88,8 +107,19 @@ class Node:
             self.process.crash()
         self._world.trace.add(self.name, "power cut")
         self.clock.reboot()
-        if self._power_cut is not None:
-            self._power_cut()
+        if self._disk is not None:
+            self._disk.crash()
+
+    def clone(self, name: str, boot: Boot) -> "Node":
+        """A second machine, copied from this one as a hypervisor does: the same clocks and the same next dice.
+
+        Coroutines cannot be copied: `boot` begins from the state that the original has at this moment.
+        """
+        assert self.process is not None, "only a running process can be copied"
+        twin = self._world.node(name, boot)
+        twin.clock = copy.copy(self.clock)
+        twin._entropy = copy.deepcopy(self.process.entropy)
+        return twin
 
 
 class World:
@@ -109,10 +139,10 @@ class World:
         """A stream of random numbers for one purpose."""
         return Random(f"{self.seed}/{purpose}")
 
-    def node(self, name: str, boot: Boot, *, power_cut: Callable[[], None] | None = None) -> Node:
-        """A new machine; `start` it. `power_cut` is what happens to its disk when the power goes."""
+    def node(self, name: str, boot: Boot, *, disk: CrashingDisk | None = None) -> Node:
+        """A new machine; `start` it. Its processes get the disk from the scenario; here it is told of deaths."""
         assert name not in self.nodes, "names are unique"
-        node = self.nodes[name] = Node(self, name, boot, power_cut)
+        node = self.nodes[name] = Node(self, name, boot, disk)
         return node
 
     def log(self, name: str = "log") -> SharedLog:
