@@ -220,9 +220,3 @@ class Process:
 
 def _nobody_listens() -> None:
     return None
-
-
-def current_process_name() -> str:
-    """Who runs now: a process by name, or the world."""
-    gate = GATE.get()
-    return gate.name if gate is not None else "world"
