@@ -56,7 +56,7 @@ def test_an_acknowledged_append_is_in_the_truth_and_at_or_below_the_tail(world):
 
 
 def test_a_lost_request_did_not_happen_and_a_lost_reply_did_and_the_caller_cannot_tell(world):
-    """SM11, R-044"""
+    """SM11"""
     told = []
 
     async def boot(process, log):
@@ -84,7 +84,7 @@ def test_a_refused_append_never_arrives(world):
 
 
 def test_a_late_copy_lands_after_its_sender_is_dead(world):
-    """SM8, R-043"""
+    """SM8"""
 
     async def boot(process, log):
         await log.append(b"x")
@@ -164,7 +164,7 @@ def test_a_cut_between_arrival_and_answer_is_a_lost_reply(world):
 
 
 def test_followers_see_every_entry_in_order_through_cuts(world):
-    """SM10, R-042, R-048"""
+    """SM10"""
     got = []
 
     async def boot(process, log):

@@ -88,7 +88,7 @@ def test_a_dropped_generator_of_a_dead_process_is_not_closed(world):
 
 
 def test_a_crash_can_be_placed_before_each_single_step(world):
-    """R-013: enumerated crashes leave out no await."""
+    """SM5: enumerated crashes leave out no await."""
 
     def progress(step):
         world = World(7)

@@ -26,7 +26,7 @@ def test_a_seed_that_once_found_something_is_clean_now(scenario, seed, found):
 
 @pytest.mark.parametrize("name", sorted(PLANTED))
 def test_each_planted_bug_is_found_within_200_seeds(name):
-    """T02: a simulator that finds no known bug proves nothing."""
+    """A simulator that finds no known bug proves nothing."""
     found = next((seed for seed in range(1, 201) if simulate(name, seed).violation is not None), None)
     assert found is not None, name
 

@@ -4,11 +4,11 @@
 process uses. Order is decided where an append arrives, not where it was sent.
 
 Invariants
-    SM10 Followers get every entry behind their start in order and without a
+    SM10  Followers get every entry behind their start in order and without a
          gap, however late; never one that the truth has not held.
-    SM11 An append is acknowledged only after it is in the truth; `Refused`
+    SM11  An append is acknowledged only after it is in the truth; `Refused`
          only if it never arrives; everything else is `LostReply`.
-    SM12 `tail` is read at the truth after the call began.
+    SM12  `tail` is read at the truth after the call began.
 """
 
 import asyncio

@@ -6,7 +6,7 @@ undone some time later, in its period or in a later one. `heal` ends everything
 at once, and then the scenario checks that the system comes to rest.
 
 Invariants
-    SM13 After `heal` nothing is broken: nodes run, links are up and fair, no
+    SM13  After `heal` nothing is broken: nodes run, links are up and fair, no
          process is paused. Wall clocks stay where they jumped.
 """
 
