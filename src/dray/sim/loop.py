@@ -1,0 +1,452 @@
+"""An event loop whose time is virtual and whose schedule follows a seed.
+
+Nothing here waits: when no step is ready, time jumps to the next timer. Task
+steps that are ready together run in an order drawn from the seed; callbacks
+keep the order in which they were scheduled, as asyncio promises. Sockets,
+threads and signals do not exist.
+
+A step belongs to the `Gate` of the context it runs in (a simulated process).
+A held gate keeps steps back, a shut gate keeps them for ever: that is how a
+process is paused or killed without a `finally` running.
+
+Invariants
+    SM1  The same seed gives the same schedule, in any process and under any
+         hash seed: tasks and futures hash by a counter, never by address, and
+         the cyclic collector is off while the loop runs.
+    SM2  A step of a shut gate never runs again; its `finally` blocks do not
+         run before the simulation is over.
+    SM3  Nothing waits for ever unseen: when no step and no timer is left, or
+         a bound on steps or time is passed, every task is reported with the
+         line it waits at.
+"""
+
+import asyncio
+import gc
+import heapq
+import sys
+import weakref
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from contextvars import Context, ContextVar, copy_context
+from enum import Enum
+from random import Random
+from types import CodeType, FrameType
+from typing import Final, NoReturn, TypeVar, TypeVarTuple, cast
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+_COMPACT_AT: Final = 64  # cancelled timers tolerated in the heap before it is rebuilt
+_MIX: Final = 0x100000001B3
+_MASK: Final = (1 << 64) - 1
+
+
+class SimulationError(RuntimeError):
+    """The simulated program did what it must not do here."""
+
+
+class Deadlock(SimulationError):
+    """Nothing is ready and no timer is set: the program waits for ever (SM3)."""
+
+
+class OutOfBounds(SimulationError):
+    """More steps or virtual time than a run may take: the program probably spins (SM3)."""
+
+
+class GateState(Enum):
+    """Whether the steps of a process run."""
+
+    OPEN = "open"
+    HELD = "held"
+    SHUT = "shut"
+
+
+class Gate:
+    """What stands before each step of one simulated process."""
+
+    __slots__ = ("before_step", "kept", "name", "state", "steps")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.state = GateState.OPEN
+        self.kept: list[_Handle] = []
+        self.steps = 0
+        self.before_step: Callable[[int], None] | None = None
+        """Called with the number of steps taken so far; may close the gate before the next one."""
+
+
+GATE: Final[ContextVar[Gate | None]] = ContextVar("dray_sim_gate", default=None)
+
+
+class SimFuture(asyncio.Future[T]):
+    """A future that hashes by a counter (SM1)."""
+
+    __slots__ = ("order",)
+
+    def __init__(self, order: int, *, loop: "SimLoop") -> None:
+        self.order = order
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self.order
+
+
+class SimTask(asyncio.Task[T]):
+    """A task that hashes by a counter: a TaskGroup cancels its set in the same order everywhere (SM1)."""
+
+    __slots__ = ("gate", "order")
+
+    def __init__(
+        self, coro: Coroutine[object, object, T], order: int, loop: "SimLoop", name: str | None, context: Context
+    ) -> None:
+        self.order = order
+        self.gate = context.get(GATE)
+        super().__init__(coro, loop=loop, name=name or f"task-{order}", context=context)
+
+    def __hash__(self) -> int:
+        return self.order
+
+
+class _Handle(asyncio.TimerHandle):
+    """A scheduled call. The base class is there for its type; its constructor is not worth its time."""
+
+    __slots__ = ("args", "callback", "context", "dead", "due", "gate", "order", "owner")
+
+    def __init__(
+        self,
+        owner: "SimLoop",
+        due: float,
+        order: int,
+        callback: Callable[[*Ts], object],
+        args: tuple[*Ts],
+        context: Context,
+    ) -> None:
+        self.owner = owner
+        self.due = due
+        self.order = order
+        self.callback = cast("Callable[..., object]", callback)  # type: ignore[explicit-any]  # as asyncio has it
+        self.args: tuple[object, ...] = args
+        self.context = context
+        self.gate = context.get(GATE)
+        self.dead = False
+
+    def __repr__(self) -> str:
+        return f"<call {self.callback!r} at={self.due} cancelled={self.dead}>"
+
+    def __hash__(self) -> int:
+        return self.order
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def cancel(self) -> None:
+        if not self.dead:
+            self.dead = True
+            self.args = ()
+            self.owner.timer_cancelled()
+
+    def cancelled(self) -> bool:
+        return self.dead
+
+    def when(self) -> float:
+        return self.due
+
+
+class SimLoop(asyncio.AbstractEventLoop):
+    """One simulation's loop. Not for reuse: a new seed is a new loop."""
+
+    def __init__(self, seed: int | str, *, max_steps: int = 2_000_000, max_seconds: float = 1e9) -> None:
+        self._dice = Random(f"schedule/{seed}")
+        self._now = 0.0
+        self._ready: list[_Handle] = []
+        self._timers: list[tuple[float, int, _Handle]] = []
+        self._cancelled_timers = 0
+        self._counter = 0
+        self._tasks: weakref.WeakValueDictionary[int, SimTask[object]] = weakref.WeakValueDictionary()
+        self._parked: list[tuple[Gate, list[SimTask[object]]]] = []
+        self._generators: dict[int, Gate] = {}
+        self._running = False
+        self._stopping = False
+        self._closed = False
+        self._max_steps = max_steps
+        self._max_seconds = max_seconds
+        self.steps = 0
+        self.schedule = 0
+        """A digest of the order in which tasks ran: equal schedules have equal digests (SM1)."""
+        self.failures: list[str] = []
+        """What asyncio would have logged: exceptions that nobody took."""
+
+    # Running.
+
+    def run_until_complete(self, future: Awaitable[T] | Generator[None, None, T]) -> T:
+        assert asyncio.iscoroutine(future), "the simulation starts from a coroutine"
+        main = self.create_task(cast("Coroutine[object, object, T]", future), name="main")
+        main.add_done_callback(self._main_is_done)
+        self.run_forever()
+        if not main.done():
+            raise SimulationError("the loop was stopped before its main task ended")
+        return main.result()
+
+    def _main_is_done(self, _main: asyncio.Future[T]) -> None:
+        self.stop()
+
+    def run_forever(self) -> None:
+        self._check_open()
+        collecting = gc.isenabled()
+        gc.disable()  # SM1: finalizers run when the last reference goes, not when a counter overflows
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(firstiter=self._note_generator, finalizer=self._finalize_generator)
+        asyncio._set_running_loop(self)
+        self._running = True
+        try:
+            while not self._stopping:
+                self._run_once()
+        finally:
+            self._running = False
+            self._stopping = False
+            asyncio._set_running_loop(None)
+            sys.set_asyncgen_hooks(*hooks)
+            if collecting:
+                gc.enable()
+
+    def _run_once(self) -> None:
+        if not self._ready:
+            self._jump()
+        batch = self._ready
+        self._ready = []
+        if len(batch) > 1:
+            self._shuffle(batch)
+        for handle in batch:
+            if not handle.dead:
+                self._run(handle)
+
+    def _shuffle(self, batch: list[_Handle]) -> None:
+        """Permute the task steps among their places; callbacks stay where they are."""
+        places = [i for i, handle in enumerate(batch) if _is_step(handle)]
+        if len(places) > 1:
+            steps = [batch[i] for i in places]
+            self._dice.shuffle(steps)
+            for place, handle in zip(places, steps, strict=True):
+                batch[place] = handle
+
+    def _run(self, handle: _Handle) -> None:
+        gate = handle.gate
+        if gate is not None:
+            if gate.before_step is not None and gate.state is GateState.OPEN:
+                gate.before_step(gate.steps)
+            if gate.state is not GateState.OPEN:
+                gate.kept.append(handle)  # SM2
+                return
+            gate.steps += 1
+        self.steps += 1
+        if self.steps > self._max_steps:
+            raise OutOfBounds(f"more than {self._max_steps} steps by {self._now:.3f} s\n{self.report()}")
+        self.schedule = ((self.schedule ^ handle.order) * _MIX) & _MASK
+        try:
+            handle.context.run(handle.callback, *handle.args)
+        except (SystemExit, KeyboardInterrupt, SimulationError):
+            raise
+        except BaseException as error:
+            self.failures.append(f"callback {handle.callback!r} raised {error!r}")
+
+    def _jump(self) -> None:
+        """Move time to the next timer and make what is due ready."""
+        timers = self._timers
+        while timers and timers[0][2].dead:
+            heapq.heappop(timers)
+            self._cancelled_timers -= 1
+        if not timers:
+            raise Deadlock(f"nothing is ready and no timer is set at {self._now:.3f} s\n{self.report()}")
+        self._now = max(self._now, timers[0][0])
+        if self._now > self._max_seconds:
+            raise OutOfBounds(f"virtual time passed {self._max_seconds} s\n{self.report()}")
+        while timers and timers[0][0] <= self._now:
+            handle = heapq.heappop(timers)[2]
+            if handle.dead:
+                self._cancelled_timers -= 1
+            else:
+                self._ready.append(handle)
+
+    def timer_cancelled(self) -> None:
+        """A handle was cancelled; rebuild the heap when most of it is dead."""
+        self._cancelled_timers += 1
+        if self._cancelled_timers > _COMPACT_AT and self._cancelled_timers * 2 > len(self._timers):
+            self._timers = [timer for timer in self._timers if not timer[2].dead]
+            heapq.heapify(self._timers)
+            self._cancelled_timers = 0
+
+    def park(self, gate: Gate) -> None:
+        """Shut a gate for good. What lies behind it is kept, or dropping it would run its `finally` (SM2)."""
+        gate.state = GateState.SHUT
+        self._parked.append((gate, [task for task in self.tasks() if task.gate is gate]))
+
+    def release(self, gate: Gate) -> None:
+        """Open a held gate; what it kept is ready now."""
+        gate.state = GateState.OPEN
+        self._ready.extend(gate.kept)
+        gate.kept = []
+
+    # Scheduling.
+
+    def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> _Handle:
+        handle = self._handle(self._now, callback, args, context)
+        if not self._closed:
+            self._ready.append(handle)
+        return handle
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> _Handle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> _Handle:
+        handle = self._handle(when, callback, args, context)
+        if not self._closed:
+            heapq.heappush(self._timers, (when, handle.order, handle))
+        return handle
+
+    def _handle(
+        self, when: float, callback: Callable[[*Ts], object], args: tuple[*Ts], context: Context | None
+    ) -> _Handle:
+        self._counter += 1
+        return _Handle(self, when, self._counter, callback, args, context if context is not None else copy_context())
+
+    def create_future(self) -> SimFuture[T]:
+        self._counter += 1
+        return SimFuture(self._counter, loop=self)
+
+    def create_task(
+        self,
+        coro: Generator[None, None, T] | Coroutine[object, object, T],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+        eager_start: bool | None = None,
+    ) -> SimTask[T]:
+        assert asyncio.iscoroutine(coro), "generator-based coroutines are gone"
+        assert not eager_start, "an eager first step would escape the schedule"
+        self._counter += 1
+        task = SimTask(coro, self._counter, self, name, context if context is not None else copy_context())
+        self._tasks[task.order] = cast("SimTask[object]", task)
+        return task
+
+    def time(self) -> float:
+        return self._now
+
+    # State.
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    def is_running(self) -> bool:
+        return self._running
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def get_debug(self) -> bool:
+        return False
+
+    def tasks(self) -> list[SimTask[object]]:
+        """Every task that has not ended, oldest first."""
+        return sorted((task for task in self._tasks.values() if not task.done()), key=lambda task: task.order)
+
+    def untaken(self) -> list[str]:
+        """Exceptions of ended tasks that nobody has looked at, by task; killed processes have none."""
+        ended = sorted((task for task in self._tasks.values() if task.done()), key=lambda task: task.order)
+        return [
+            f"{task.get_name()} ended with {task.exception()!r}"
+            for task in ended
+            if task._log_traceback
+            and (task.gate is None or task.gate.state is not GateState.SHUT)  # asyncio's own flag
+        ]
+
+    def report(self) -> str:
+        """Each task that has not ended and the line it waits at (SM3)."""
+        lines = []
+        for task in self.tasks():
+            gate = task.gate
+            place = f" [{gate.name}, {gate.state.value}]" if gate is not None else ""
+            lines.append(f"  {task.get_name()}{place} waits at {_place(task.get_coro())}")
+        return "\n".join(lines) or "  no tasks"
+
+    def close(self) -> None:
+        """End the world. Coroutines that were parked are thrown away; what they do now reaches nobody."""
+        if self._closed:
+            return
+        assert not self._running
+        self._closed = True
+        hook, sys.unraisablehook = sys.unraisablehook, _ignore_unraisable
+        try:
+            for task in self.tasks():
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own switch
+                _throw_away(task.get_coro())
+            self._parked.clear()
+            self._ready.clear()
+            self._timers.clear()
+        finally:
+            sys.unraisablehook = hook
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise SimulationError("this loop is closed")
+
+    def _note_generator(self, generator: AsyncGenerator[object, object]) -> None:
+        gate = GATE.get()
+        if gate is not None:
+            self._generators[id(generator)] = gate
+
+    def _finalize_generator(self, generator: AsyncGenerator[object, object]) -> None:
+        gate = self._generators.pop(id(generator), None)
+        if not self._closed and (gate is None or gate.state is not GateState.SHUT):  # SM2
+            self.create_task(cast("Coroutine[object, object, None]", generator.aclose()), name="close generator")
+
+    async def shutdown_asyncgens(self) -> None:
+        return None
+
+    # Errors that nobody took.
+
+    def call_exception_handler(self, context: dict[str, object]) -> None:
+        if not self._closed:
+            self.failures.append(f"{context.get('message')}: {context.get('exception')!r} in {context.get('task')!r}")
+
+    # What does not exist here.
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> NoReturn:
+        raise SimulationError("threads are not deterministic: take an Offload")
+
+    def run_in_executor(self, executor: object, func: Callable[[*Ts], T], *args: *Ts) -> NoReturn:
+        raise SimulationError("threads are not deterministic: take an Offload")
+
+
+def _is_step(handle: _Handle) -> bool:
+    return isinstance(getattr(handle.callback, "__self__", None), SimTask)
+
+
+def _place(coro: object) -> str:
+    """The innermost line that a suspended coroutine waits at."""
+    place = "its first step"
+    while coro is not None:
+        frame: FrameType | None = getattr(coro, "cr_frame", None) or getattr(coro, "ag_frame", None)
+        if frame is not None:
+            code: CodeType = frame.f_code
+            place = f"{code.co_qualname} ({code.co_filename.rpartition('/')[2]}:{frame.f_lineno})"
+        coro = getattr(coro, "cr_await", None) or getattr(coro, "ag_await", None)
+    return place
+
+
+def _throw_away(coro: object) -> None:
+    close = getattr(coro, "close", None)
+    if close is None:
+        return
+    try:
+        close()
+    except BaseException:
+        return  # the simulation is over; nobody is left to hear it
+
+
+def _ignore_unraisable(_unraisable: object) -> None:
+    return None

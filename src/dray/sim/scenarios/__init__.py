@@ -1,0 +1,14 @@
+"""All scenarios by name. A run takes one of `SCENARIOS` by its seed; `PLANTED` hold a bug that must be found."""
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Final
+
+from dray.sim.scenarios.ordering import Bug, ordering
+from dray.sim.world import World
+
+Scenario = Callable[[World], Coroutine[object, object, None]]
+
+SCENARIOS: Final[dict[str, Scenario]] = {"ordering": ordering}
+
+PLANTED: Final[dict[str, Scenario]] = {f"ordering/{bug.value}": partial(ordering, bug=bug) for bug in Bug}

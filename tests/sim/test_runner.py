@@ -1,0 +1,113 @@
+"""Seeds: they repeat, they find planted bugs, and they are clean without one."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dray.sim import runner
+from dray.sim.runner import main, simulate
+from dray.sim.scenarios import PLANTED, SCENARIOS
+
+KEPT = [
+    line.split(maxsplit=2)
+    for line in (Path(__file__).parent / "seeds.txt").read_text().splitlines()
+    if line and not line.startswith("#")
+]
+
+
+@pytest.mark.parametrize(("scenario", "seed", "found"), KEPT or [("ordering", "1", "nothing yet")])
+def test_a_seed_that_once_found_something_is_clean_now(scenario, seed, found):
+    outcome = simulate(scenario, int(seed))
+    assert outcome.violation is None, f"{scenario} {seed} ({found}): {outcome.violation}"
+
+
+@pytest.mark.parametrize("name", sorted(PLANTED))
+def test_each_planted_bug_is_found_within_200_seeds(name):
+    """A simulator that finds no known bug proves nothing."""
+    found = next((seed for seed in range(1, 201) if simulate(name, seed).violation is not None), None)
+    assert found is not None, name
+
+
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
+def test_the_first_seeds_of_every_scenario_are_clean(name):
+    for seed in range(1, 41):
+        outcome = simulate(name, seed)
+        assert outcome.violation is None, f"seed={seed}: {outcome.violation}"
+
+
+def test_a_run_repeats_exactly_in_another_process_under_another_hash_seed():
+    """SM1, SM4"""
+    seen = set()
+    for hash_seed in ("0", "7", "random"):
+        done = subprocess.run(
+            [sys.executable, "-m", "dray.sim", "--scenario", "ordering", "--seed", "17"],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        seen.add(done.stdout)
+    assert len(seen) == 1
+    assert "fingerprint=" in seen.pop()
+
+
+def test_the_last_line_counts_seeds_and_violations_and_the_exit_code_tells(capsys):
+    assert main(["--seeds", "3", "--first", "5", "--scenario", "ordering"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "sim seeds=3 violations=0"
+
+    assert main(["--seeds", "2", "--scenario", "ordering/stale-read"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[-1] == "sim seeds=2 violations=2"
+    assert "replay: python -m dray.sim --scenario ordering/stale-read --seed 1" in captured.err
+
+
+def test_a_replay_prints_the_trace_and_the_same_violation(capsys):
+    expected = simulate("ordering/repeats-count", 1)
+    assert main(["--seed", "1", "--scenario", "ordering/repeats-count"]) == 1
+    out = capsys.readouterr().out
+    assert expected.violation in out
+    assert f"fingerprint={expected.fingerprint}" in out
+    assert "late copy" in out
+
+
+def test_seeds_give_the_same_outcomes_in_parallel():
+    alone = sorted((o.seed, o.fingerprint) for o in runner.run_seeds(range(1, 17), "ordering", 1))
+    together = sorted((o.seed, o.fingerprint) for o in runner.run_seeds(range(1, 17), "ordering", 2))
+    assert alone == together
+
+
+def test_an_unknown_scenario_is_refused_with_the_names_there_are():
+    with pytest.raises(SystemExit, match="there are: ordering"):
+        main(["--scenario", "nope"])
+
+
+def test_a_scenario_that_breaks_is_a_violation_with_its_traceback(monkeypatch):
+    async def broken(world):
+        raise KeyError("oops")
+
+    monkeypatch.setitem(SCENARIOS, "broken", broken)
+    outcome = simulate("broken", 1)
+    assert "KeyError" in outcome.violation
+    assert "in broken" in outcome.violation
+
+
+def test_a_step_that_never_ends_is_a_violation_that_shows_where(monkeypatch):
+    async def spins(world):
+        async def boot(process):
+            while True:
+                try:
+                    len("spinning")
+                except Exception:
+                    continue
+
+        world.node("a", boot).start()
+        await world.loop.create_future()
+
+    monkeypatch.setitem(SCENARIOS, "spins", spins)
+    monkeypatch.setattr(runner, "REAL_SECONDS", 1)
+    (outcome,) = runner.run_seeds([1], "spins", 1)
+    assert "no end within 1 s of real time" in outcome.violation
+    assert "in boot" in outcome.violation
