@@ -7,6 +7,7 @@ import sys
 import zlib
 
 import cramjam
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +30,14 @@ def test_every_codec_gives_back_what_went_in(content: bytes, codec: Codec):
 def test_xerial_framing_is_read_block_by_block(content: bytes, block_bytes: int):
     """R-088"""
     assert bytes(expand(Codec.SNAPPY, compress_xerial(content, block_bytes), 4_096)) == content
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_another_library_reads_ours_and_we_read_its(codec: Codec):
+    """R-088, K-022: the C libraries inside pyarrow, none of which is cramjam's."""
+    other = pa.Codec(codec.name.lower())
+    assert other.decompress(compress(codec, TEXT), len(TEXT)).to_pybytes() == TEXT
+    assert bytes(expand(codec, other.compress(TEXT).to_pybytes(), len(TEXT))) == TEXT
 
 
 def zstd_in_pieces() -> bytes:
@@ -120,16 +129,19 @@ def test_scratch_is_used_again_and_a_refusal_does_not_spoil_it():
 
 
 BOMB = """
-import resource, sys
+import pathlib, sys
 from dray.records import Codec
 from dray.records.codecs import Scratch, decompress
 from dray.records.errors import ExpandsTooFar
 codec, packed, cap = Codec(int(sys.argv[1])), open(sys.argv[2], "rb").read(), 8 << 20
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def peak():  # not ru_maxrss, which a child inherits from its parent
+    status = pathlib.Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024
+before = peak()
 try:
     decompress(codec, packed, Scratch(cap))
 except ExpandsTooFar:
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / cap)
+    print((peak() - before - (1 << 20)) / cap)  # a decoder's own tables, whatever the cap
 """
 
 
@@ -156,6 +168,7 @@ def bombs() -> dict[str, tuple[Codec, bytes]]:
     }
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_bomb_costs_at_most_twice_the_cap(tmp_path):
     """R-088, B4: each in a process of its own, so that its peak is its own."""
     for name, (codec, packed) in bombs().items():
@@ -165,4 +178,4 @@ def test_a_bomb_costs_at_most_twice_the_cap(tmp_path):
             [sys.executable, "-c", BOMB, str(int(codec)), str(path)], capture_output=True, text=True, check=True
         )
         print(name, len(packed), done.stdout)
-        assert float(done.stdout) <= 2, name
+        assert -0.125 <= float(done.stdout) <= 2, name

@@ -34,9 +34,7 @@ class Fault(IntEnum):
     HEADER_KEY = 7
     """A header key is not UTF-8."""
     COLUMN = 8
-    """The buffers of a column do not hold its rows."""
-    TIMESTAMP = 9
-    """Two timestamps lie too far apart for one batch."""
+    """The buffers of a column do not hold its rows; the position is the row."""
 
 
 RawBinary: TypeAlias = tuple[Buffer | None, Buffer, Buffer, int, bool, int]
