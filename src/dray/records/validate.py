@@ -39,6 +39,7 @@ from dray.records.errors import (
 )
 from dray.records.layout import (
     APPEND_TIME_BIT,
+    CODEC_BITS,
     CONTROL_BIT,
     CRC_FROM,
     MAX_TIMESTAMP,
@@ -95,23 +96,22 @@ def inspect(buffer: Buffer, rules: BatchRules) -> BatchView:
         InvalidBatch: its class says why.
     """
     batch = one_batch(buffer)
-    if batch.base_offset != 0 and rules.zero_base_offset:
-        raise BadBaseOffset("base offset of a sent batch must be 0", base_offset=batch.base_offset)
-    if len(batch.buffer) > rules.max_bytes:
-        raise TooLarge("batch exceeds max.message.bytes", size=batch.size, max_bytes=rules.max_bytes)
-    if crc32c(batch.buffer[CRC_FROM:]) != batch.crc:
-        raise BadCrc("checksum is wrong: the batch was damaged on its way", size=batch.size)
-    if batch.record_count != batch.last_offset_delta + 1 or batch.record_count <= 0:
-        raise BadCount(
-            "record count and last offset delta disagree",
-            record_count=batch.record_count,
-            last_offset_delta=batch.last_offset_delta,
-        )
-    if batch.attributes & _REFUSED_BITS:
+    # One unpacking instead of many attribute reads: this runs for every produced batch.
+    view, base_offset, _, _, _, crc, attributes, last_delta, _, _, producer_id, _, base_sequence, count = batch
+    if base_offset != 0 and rules.zero_base_offset:
+        raise BadBaseOffset("base offset of a sent batch must be 0", base_offset=base_offset)
+    if len(view) > rules.max_bytes:
+        raise TooLarge("batch exceeds max.message.bytes", size=len(view), max_bytes=rules.max_bytes)
+    if crc32c(view[CRC_FROM:]) != crc:
+        raise BadCrc("checksum is wrong: the batch was damaged on its way", size=len(view))
+    if count != last_delta + 1 or count <= 0:
+        raise BadCount("record count and last offset delta disagree", record_count=count, last_offset_delta=last_delta)
+    if attributes & _REFUSED_BITS:
         raise _refused_bits(batch)
-    if batch.producer_id >= 0 and batch.base_sequence < 0:
-        raise BadSequence("a producer id needs a sequence", producer_id=batch.producer_id)
-    batch.codec  # noqa: B018  an unknown codec is refused here, not in a thread
+    if producer_id >= 0 and base_sequence < 0:
+        raise BadSequence("a producer id needs a sequence", producer_id=producer_id)
+    if attributes & CODEC_BITS:
+        _ = batch.codec  # an unknown one is refused here, not in a thread
     return batch
 
 

@@ -112,7 +112,10 @@ def view_at(buffer: Buffer, at: int = 0) -> BatchView:
     size = fields[1] + LENGTH_FROM
     if size < HEADER_SIZE or size > received:  # B1
         raise NotOneBatch("batch length does not fit the bytes", length=fields[1], received=received)
-    return BatchView(memoryview(buffer)[at : at + size], *fields)
+    view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
+    if size != len(view):
+        view = view[at : at + size]
+    return BatchView._make((view, *fields))
 
 
 def one_batch(buffer: Buffer) -> BatchView:
@@ -123,7 +126,7 @@ def one_batch(buffer: Buffer) -> BatchView:
         BadMagic: an older or unknown format.
     """
     batch = view_at(buffer)
-    if batch.length + LENGTH_FROM != len(buffer):
+    if len(batch.buffer) != len(buffer):
         raise NotOneBatch("bytes follow the batch: send one batch a partition", trailing=len(buffer) - batch.size)
     return batch
 
