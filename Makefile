@@ -32,6 +32,8 @@ check: $(SETUP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/check_extension.py
+	$(BIN)/python tools/fuzz_kernel.py
 
 format: $(SETUP)
 	$(BIN)/ruff format .

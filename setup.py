@@ -1,5 +1,19 @@
-"""The build; metadata is in pyproject.toml."""
+"""The build; metadata is in pyproject.toml.
 
-from setuptools import setup
+The extension is optional: without a compiler the install succeeds and the
+pure-Python twin serves. `tools/check_extension.py` tells which one was built.
+"""
 
-setup()
+from setuptools import Extension, setup
+
+setup(
+    ext_modules=[
+        Extension(
+            "dray.records._kernel",
+            sources=["src/dray/records/_kernelmodule.c", "src/dray/records/kernel.c"],
+            depends=["src/dray/records/kernel.h"],
+            extra_compile_args=["-O3", "-Wall", "-Wextra"],
+            optional=True,
+        )
+    ]
+)

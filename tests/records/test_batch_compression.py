@@ -1,0 +1,181 @@
+"""Compressed records, honest and hostile."""
+
+import gzip
+import struct
+import subprocess
+import sys
+import zlib
+
+import cramjam
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dray.records import Codec
+from dray.records.codecs import Scratch, ScratchPool, compress, compress_xerial, decompress, expand
+from dray.records.errors import BadCompression, ExpandsTooFar
+
+PACKED = [codec for codec in Codec if codec is not Codec.NONE]
+TEXT = b"the same words again and again, " * 500
+
+
+@given(content=st.binary(max_size=3_000), codec=st.sampled_from(Codec))
+def test_every_codec_gives_back_what_went_in(content: bytes, codec: Codec):
+    """R-088"""
+    assert bytes(expand(codec, compress(codec, content), 4_096)) == content
+
+
+@given(content=st.binary(max_size=3_000), block_bytes=st.integers(1, 1_000))
+def test_xerial_framing_is_read_block_by_block(content: bytes, block_bytes: int):
+    """R-088"""
+    assert bytes(expand(Codec.SNAPPY, compress_xerial(content, block_bytes), 4_096)) == content
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_another_library_reads_ours_and_we_read_its(codec: Codec):
+    """R-088, K-022: the C libraries inside pyarrow, none of which is cramjam's."""
+    other = pa.Codec(codec.name.lower())
+    assert other.decompress(compress(codec, TEXT), len(TEXT)).to_pybytes() == TEXT
+    assert bytes(expand(codec, other.compress(TEXT).to_pybytes(), len(TEXT))) == TEXT
+
+
+def zstd_in_pieces() -> bytes:
+    writer = cramjam.zstd.Compressor()
+    writer.compress(TEXT[:100])
+    begun = bytes(writer.flush())
+    writer.compress(TEXT[100:])
+    return begun + bytes(writer.finish())
+
+
+@pytest.mark.parametrize(
+    ("codec", "packed"),
+    [
+        (Codec.GZIP, gzip.compress(TEXT[:700]) + gzip.compress(TEXT[700:])),
+        (Codec.ZSTD, bytes(cramjam.zstd.compress(TEXT[:700])) + bytes(cramjam.zstd.compress(TEXT[700:]))),
+        (Codec.ZSTD, zstd_in_pieces()),
+        (Codec.LZ4, bytes(cramjam.lz4.compress(TEXT[:700])) + bytes(cramjam.lz4.compress(TEXT[700:]))),
+    ],
+    ids=["gzip members", "zstd frames", "zstd without a size", "lz4 frames"],
+)
+def test_several_members_and_unknown_sizes_are_read(codec: Codec, packed: bytes):
+    """R-088: gzip members, zstd frames, zstd without a content size, lz4 frames."""
+    assert bytes(expand(codec, packed, len(TEXT))) == TEXT
+
+
+def test_the_zstd_in_pieces_has_no_content_size():
+    """Else the case above would prove nothing: neither size flag nor single-segment flag is set."""
+    assert zstd_in_pieces()[4] & 0xE0 == 0
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_the_cap_is_exact(codec: Codec):
+    """B4"""
+    packed = compress(codec, TEXT)
+    assert bytes(expand(codec, packed, len(TEXT))) == TEXT
+    with pytest.raises(ExpandsTooFar):
+        expand(codec, packed, len(TEXT) - 1)
+
+
+def test_the_cap_holds_across_xerial_blocks():
+    """B4"""
+    packed = compress_xerial(TEXT, 1_000)
+    assert bytes(expand(Codec.SNAPPY, packed, len(TEXT))) == TEXT
+    with pytest.raises(ExpandsTooFar):
+        expand(Codec.SNAPPY, packed, len(TEXT) - 1)
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_a_cut_stream_is_corrupt_not_too_large(codec: Codec):
+    packed = compress(codec, TEXT)
+    for kept in (0, 1, 3, len(packed) // 2, len(packed) - 1):
+        with pytest.raises(BadCompression):
+            expand(codec, packed[:kept], 1 << 20)
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_rubbish_is_corrupt(codec: Codec):
+    with pytest.raises((BadCompression, ExpandsTooFar)):
+        expand(codec, b"\xff\xee\xdd" * 20, 1 << 20)
+
+
+@pytest.mark.parametrize("claimed", [b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x07"])
+def test_a_snappy_length_that_lies_is_refused(claimed: bytes):
+    with pytest.raises(ExpandsTooFar):
+        expand(Codec.SNAPPY, claimed + b"\x00a", 1 << 20)
+
+
+@pytest.mark.parametrize("length", [-1, 0, 100, 2**31 - 1])
+def test_a_xerial_block_length_that_does_not_fit_is_corrupt(length: int):
+    head = compress_xerial(b"")
+    with pytest.raises(BadCompression):
+        expand(Codec.SNAPPY, head + struct.pack(">i", length) + b"abc", 1 << 20)
+    with pytest.raises(BadCompression):
+        expand(Codec.SNAPPY, head + b"\x00\x00", 1 << 20)
+    with pytest.raises(BadCompression):
+        expand(Codec.SNAPPY, head[:12], 1 << 20)
+
+
+def test_scratch_is_used_again_and_a_refusal_does_not_spoil_it():
+    pool = ScratchPool(len(TEXT), keep=1)
+    with pool.lend() as first, pytest.raises(ExpandsTooFar):
+        decompress(Codec.ZSTD, compress(Codec.ZSTD, TEXT * 2), first)
+    with pool.lend() as again:
+        assert again is first
+        assert bytes(decompress(Codec.ZSTD, compress(Codec.ZSTD, TEXT), again)) == TEXT
+        with pool.lend() as other:
+            assert other is not again
+    assert isinstance(first, Scratch)
+
+
+BOMB = """
+import pathlib, sys
+from dray.records import Codec
+from dray.records.codecs import Scratch, decompress
+from dray.records.errors import ExpandsTooFar
+codec, packed, cap = Codec(int(sys.argv[1])), open(sys.argv[2], "rb").read(), 8 << 20
+def peak():  # not ru_maxrss, which a child inherits from its parent
+    status = pathlib.Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024
+before = peak()
+try:
+    decompress(codec, packed, Scratch(cap))
+except ExpandsTooFar:
+    print((peak() - before - (1 << 20)) / cap)  # a decoder's own tables, whatever the cap
+"""
+
+
+def bombs() -> dict[str, tuple[Codec, bytes]]:
+    zeros = bytes(1 << 20)
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    zstd = cramjam.zstd.Compressor()
+    lz4 = cramjam.lz4.Compressor()
+    gzipped = b""
+    for _ in range(256):
+        gzipped += packer.compress(zeros)
+        zstd.compress(zeros)
+        lz4.compress(zeros)
+    gzipped += packer.flush()
+    # A frame that claims a window of 128 MiB and holds one long run.
+    run = b"\x28\xb5\x2f\xfd\x00\x88" + b"\x02\x00\x10\x00" * 2_048 + b"\x03\x00\x10\x00"
+    return {
+        "gzip": (Codec.GZIP, gzipped),
+        "zstd": (Codec.ZSTD, bytes(zstd.finish())),
+        "zstd with a huge window": (Codec.ZSTD, run),
+        "lz4": (Codec.LZ4, bytes(lz4.finish())),
+        "snappy": (Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(zeros * 64))),
+        "xerial": (Codec.SNAPPY, compress_xerial(zeros * 64, 1 << 20)),
+    }
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_bomb_costs_at_most_twice_the_cap(tmp_path):
+    """R-088, B4: each in a process of its own, so that its peak is its own."""
+    for name, (codec, packed) in bombs().items():
+        path = tmp_path / "bomb"
+        path.write_bytes(packed)
+        done = subprocess.run(
+            [sys.executable, "-c", BOMB, str(int(codec)), str(path)], capture_output=True, text=True, check=True
+        )
+        print(name, len(packed), done.stdout)
+        assert -0.125 <= float(done.stdout) <= 2, name
