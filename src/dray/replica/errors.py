@@ -1,0 +1,31 @@
+"""What a replica tells its callers."""
+
+from dray.errors import Corrupt, Lost, Unavailable, Unknown
+
+
+class NotServing(Unavailable):
+    """This process could not append for too long, so another may soon act in its place: ask another broker."""
+
+
+class Busy(Unavailable):
+    """More proposals wait than the replica takes: try again shortly."""
+
+
+class Stopped(Unavailable):
+    """The replica is stopping or has stopped; nothing happened."""
+
+
+class CommitUnknown(Unknown):
+    """The entry may have been applied; its session was given up, so it will not be applied later than that."""
+
+
+class Superseded(Lost):
+    """Another process took this session's name over, or runs as a copy of this one: end the process."""
+
+
+class Diverged(Corrupt):
+    """The log and this replica disagree (Q6): it was rolled back, an entry was missed, or states differ."""
+
+
+class TooNew(Corrupt):
+    """The log speaks a version that this build does not know: run a newer Dray. Nothing was changed."""

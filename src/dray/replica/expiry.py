@@ -1,0 +1,81 @@
+"""Whose session an observer may propose to expire (Q5). Pure: time comes in as a number.
+
+No clocks are compared. An observer counts its own keep-alives that were
+applied here since the other session's last entry: an outage of the log stops
+the observer's own keep-alives too, so it expires nobody, and a paused observer
+starts counting anew.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from dray.machine.names import SessionId
+
+BEATS: Final = 3
+
+
+@dataclass(slots=True)
+class _Silence:
+    """What was heard of one session, and the observer's own beats since."""
+
+    last_n: int
+    beats: int = 0
+    first_ns: int = 0
+    last_ns: int = 0
+
+
+class Observer:
+    """One replica's view of how long the others have been silent."""
+
+    def __init__(self, *, ttl_ns: int, beat_ns: int) -> None:
+        self._ttl_ns = ttl_ns
+        self._beat_ns = beat_ns
+        self._others: dict[SessionId, _Silence] = {}
+        self._last_beat_ns: int | None = None
+
+    def heard(self, session: SessionId, n: int) -> None:
+        """An entry of that session was applied here."""
+        self._others[session] = _Silence(last_n=n)
+
+    def watch(self, session: SessionId, n: int) -> None:
+        """Begin to watch a session, unless it is watched already."""
+        self._others.setdefault(session, _Silence(last_n=n))
+
+    def clear(self) -> None:
+        """Watch nobody: the state was replaced."""
+        self._others.clear()
+        self._last_beat_ns = None
+
+    def gone(self, session: SessionId) -> None:
+        """That session is no more."""
+        self._others.pop(session, None)
+
+    def own_entry_applied(self, now_ns: int) -> None:
+        """An entry of this replica's own was applied here: at most one beat per keep-alive interval."""
+        if self._last_beat_ns is not None:
+            since = now_ns - self._last_beat_ns
+            if since < self._beat_ns:
+                return
+            if since > 2 * self._ttl_ns:
+                # This process was away itself: what it did not hear meanwhile says nothing about the others.
+                self.restart()
+        self._last_beat_ns = now_ns
+        for silence in self._others.values():
+            if not silence.beats:
+                silence.first_ns = now_ns
+            silence.beats += 1
+            silence.last_ns = now_ns
+
+    def restart(self) -> None:
+        """Count anew: after a pause, a jump or a reconnect."""
+        for silence in self._others.values():
+            silence.beats = 0
+
+    def due(self, *, patience: float = 1.0) -> list[tuple[SessionId, int]]:
+        """(session, last n) of those that stayed silent through a ttl of own beats, in order of session."""
+        span = int(self._ttl_ns * patience)
+        return [
+            (session, silence.last_n)
+            for session, silence in sorted(self._others.items())
+            if silence.beats >= BEATS and silence.last_ns - silence.first_ns >= span
+        ]

@@ -1,0 +1,288 @@
+"""One replica of one domain's machine: follow, propose, sync.
+
+The replica is the only writer of its domain's log. It folds every entry that
+`follow` shows, keeps at most one append in flight, and answers a caller when
+the caller's entry has been applied *here*: the verdict is what `apply`
+returned, and it counts only for the very bytes that were sent.
+
+Invariants
+    RP1  A caller is answered from the fold, never from an append's return.
+    RP2  n+1 is not sent before n's verdict was seen; n is never given up,
+         only its session is (Q3).
+    RP3  After a jump over a gap, what was in flight stays unknown (Q3).
+    RP4  A replica that contradicts the log stops for good (Q6).
+    RP5  Whoever could not append for two thirds of a ttl stops serving (Q5).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Hashable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from dray.clock import Clock
+from dray.errors import DrayError
+from dray.ids import Entropy
+from dray.log import envelope
+from dray.log.port import Log, Position, Trimmed
+from dray.machine.commands import Command, KeepAlive, SessionKind
+from dray.machine.machine import Machine
+from dray.machine.names import SessionId
+from dray.machine.step import Applied, Outcome
+from dray.machine.verdicts import Verdict
+from dray.replica import telemetry
+from dray.replica.barrier import Applied as AppliedBarrier
+from dray.replica.barrier import SharedTail
+from dray.replica.checkpoints import CheckpointStore, newest_machine
+from dray.replica.digests import Digests
+from dray.replica.errors import Diverged, NotServing, Stopped, TooNew
+from dray.replica.expiry import Observer
+from dray.replica.proposals import Proposals
+from dray.replica.session import Identity, OwnSession
+from dray.replica.wakeups import Waiter, Wakeups
+from dray.replica.writer import Timing, Writer
+from dray.telemetry import logger
+
+CATALOG: Final = "catalog"
+"""Wakes whoever waits for topics, configs or brokers to change."""
+
+
+class Replica:
+    """Everything a service needs of a domain: its state, a way to change it, a way to be sure."""
+
+    def __init__(
+        self,
+        *,
+        log: Log,
+        machine: Machine,
+        identity: Identity,
+        clock: Clock,
+        entropy: Entropy,
+        timing: Timing | None = None,
+        checkpoints: CheckpointStore | None = None,
+    ) -> None:
+        self.machine = machine
+        self.timing = timing or Timing()
+        self._log = log
+        self._clock = clock
+        self._checkpoints = checkpoints
+        self._wakeups = Wakeups()
+        self._digests = Digests()
+        self._tails = SharedTail(log.tail)
+        self._barrier = AppliedBarrier()
+        self._proposals = Proposals()
+        self._observer = Observer(ttl_ns=self.timing.ttl_ms * 1_000_000, beat_ns=self.timing.keepalive_ms * 1_000_000)
+        self._writer = Writer(
+            host=self,
+            log=log,
+            identity=identity,
+            clock=clock,
+            entropy=entropy,
+            proposals=self._proposals,
+            timing=self.timing,
+        )
+        self._failure: DrayError | None = None
+        self._stopping = False
+        self.failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
+        """Resolves when the replica has stopped for good: the process must end."""
+        self._digests.remember(machine.position, machine.digest)
+        self._observe_all()
+
+    # -- what services use -------------------------------------------------
+
+    async def propose(self, *commands: Command) -> list[Verdict]:
+        """Apply commands together, durably; returns their verdicts in order (RP1).
+
+        Raises:
+            Unavailable (Busy, Stopped, NotServing ...): nothing happened.
+            CommitUnknown: it may have happened; repeat with the same identity.
+        """
+        self._check_running()
+        return await self._proposals.add(commands)
+
+    async def sync(self) -> None:
+        """Return once everything acknowledged before this call, by anyone, is applied here."""
+        self._check_running()
+        before = self.machine.position
+        tail = await self._tails.get()
+        if tail < before:
+            raise self.fail(Diverged("the log ends before what was already read from it", tail=tail, read=before))
+        if tail > self.machine.position:
+            await self._barrier.wait(tail)
+
+    def check_serving(self) -> None:
+        """Raise unless this process may answer from its memory (RP5)."""
+        self._check_running()
+        if not self._writer.fresh():
+            raise NotServing("the log could not be written for too long", limit_ms=self.timing.ttl_ms * 2 // 3)
+
+    def waiter(self, keys: Iterable[Hashable]) -> Waiter:
+        """Be woken when `apply` touches any of these streams (or `CATALOG`)."""
+        return self._wakeups.waiter(keys)
+
+    @property
+    def session(self) -> OwnSession | None:
+        """This process's session here, if one is open."""
+        return self._writer.session
+
+    async def open_session(self) -> OwnSession:
+        """The session, opened now if there is none."""
+        for _ in range(2):  # it may end between two lines; then it is opened once more
+            if self._writer.session is not None:
+                return self._writer.session
+            await self.propose(KeepAlive())
+        raise NotServing("the session ended as soon as it was opened")
+
+    @property
+    def log(self) -> Log:
+        return self._log
+
+    # -- life --------------------------------------------------------------
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Replica"]:
+        """Follow and write for as long as the block runs; caught up with the tail at its start."""
+        work = (self._follow(), self._writer.run(), self._writer.keep_alive())
+        tasks = [asyncio.create_task(self._guard(coroutine)) for coroutine in work]
+        try:
+            await self.sync()
+            yield self
+        finally:
+            self._stopping = True
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._answer_everyone(Stopped("the replica is stopping"))
+
+    async def _guard(self, work: Coroutine[None, None, None]) -> None:
+        """A task that dies takes the replica with it: a follower that nobody misses would answer old truths."""
+        try:
+            await work
+        except DrayError as error:
+            self.fail(error)
+        except Exception as error:
+            broken = DrayError("a task of the replica died: report a bug", error=repr(error))
+            broken.__cause__ = error
+            self.fail(broken)
+
+    async def close_session(self) -> None:
+        """Give the session back, as the last thing a clean stop writes."""
+        await self._writer.close_session()
+
+    def fail(self, error: DrayError) -> DrayError:
+        """Stop for good (RP4); returns the error, so that callers can raise it."""
+        if self._failure is None:
+            self._failure = error
+            logger().error(telemetry.FAILED, error=str(error))
+            self._answer_everyone(error)
+            if not self.failed.done():
+                self.failed.set_result(error)
+        return self._failure
+
+    def _answer_everyone(self, error: DrayError) -> None:
+        self._proposals.fail(error)
+        self._writer.give_up(error)
+        self._barrier.fail(error)
+        self._wakeups.wake_all()
+
+    def _check_running(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._stopping:
+            raise Stopped("the replica is stopping")
+
+    # -- the fold ----------------------------------------------------------
+
+    async def _follow(self) -> None:
+        while self._failure is None:
+            try:
+                await self._fold()
+            except Trimmed:
+                await self._jump()
+
+    async def _fold(self) -> None:
+        async for position, entry in self._log.follow(Position(self.machine.position)):
+            self.apply(position, entry)
+            if self._failure is not None:
+                return
+            await asyncio.sleep(0)  # Q8: nobody waits longer than one entry takes
+
+    def apply(self, position: Position, entry: bytes) -> None:
+        """Fold one entry and answer whoever waited for it."""
+        self._check_seen(position, entry)
+        if self._failure is not None:
+            return  # RP4
+        mine = self._writer.is_mine(entry)
+        applied = self.machine.apply(position, entry, want_verdicts=mine)
+        if applied.outcome is Outcome.HALTED:
+            self.fail(TooNew("the active version is above this build: run a newer Dray", version=self.machine.version))
+            return
+        telemetry.APPLIED.inc()
+        self._digests.remember(position, self.machine.digest)
+        self._observe(applied)
+        self._writer.applied(applied, mine=mine)
+        self._wakeups.wake(applied.streams)
+        if applied.catalog_changed:
+            self._wakeups.wake((CATALOG,))
+        self._barrier.reached(position)
+
+    def _check_seen(self, position: Position, entry: bytes) -> None:
+        """Q6: the writer of this entry folded the same log as we did, up to what it had seen."""
+        try:
+            head = envelope.decode_head(entry)
+        except envelope.BadEntry:
+            return  # the machine refuses it, the same way everywhere
+        known = head.session == 0 or head.session in self.machine.sessions.live
+        if not known:
+            return  # a late copy of a session that ended: it does nothing
+        if head.seen_position >= position or self._digests.contradict(head.seen_position, head.seen_digest):
+            self.fail(
+                Diverged(
+                    "this replica and a writer of the log disagree: compare with `drayd admin meta verify`",
+                    position=position,
+                    seen=head.seen_position,
+                    writer=head.session,
+                )
+            )
+
+    def _observe(self, applied: Applied) -> None:
+        if applied.outcome is Outcome.EXECUTED and applied.session:
+            self._observer.heard(applied.session, applied.n)
+        elif applied.outcome is Outcome.EXECUTED:
+            self._observe_all()
+        for end in applied.ended:
+            self._observer.gone(end.session)
+
+    def _observe_all(self) -> None:
+        """After an Open, or a fresh start: watch over every live session that is not watched yet."""
+        for session in self.machine.sessions.live.values():
+            self._observer.watch(session.id, session.last_n)
+
+    async def _jump(self) -> None:
+        """History is trimmed: load a newer checkpoint and go on from there (RP3)."""
+        if self._checkpoints is None:
+            raise Diverged("the log is trimmed and there is no checkpoint to load", read=self.machine.position)
+        machine = await newest_machine(self._checkpoints)
+        if machine.position <= self.machine.position:
+            raise Diverged("the log is trimmed above its newest checkpoint", read=self.machine.position)
+        self.machine = machine
+        self._digests.clear()
+        self._digests.remember(machine.position, machine.digest)
+        self._observer.clear()
+        self._observe_all()
+        self._writer.jumped()
+        self._wakeups.wake_all()
+        self._barrier.reached(machine.position)
+        logger().warning(telemetry.JUMPED, position=machine.position)
+
+    def due_for_expiry(self) -> Sequence[tuple[SessionId, int]]:
+        """Sessions that this replica may propose to expire (Q5); an older broker goes first."""
+        own = self._writer.own_id
+        elders = sum(
+            1
+            for session in self.machine.sessions.live.values()
+            if session.kind is SessionKind.BROKER and session.id < own
+        )
+        return self._observer.due(patience=1 + 0.5 * elders)
+
+    def own_entry_applied(self, boot_ns: int) -> None:
+        self._observer.own_entry_applied(boot_ns)

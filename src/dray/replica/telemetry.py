@@ -1,0 +1,20 @@
+"""Names of the replica's metrics and log events."""
+
+from typing import Final
+
+from dray import telemetry
+
+OPENED: Final = telemetry.event("replica.session_opened", "a session of this process was opened in a domain")
+ABANDONED: Final = telemetry.event("replica.session_abandoned", "an outcome stayed unknown; the session is given up")
+EXPIRED_OTHER: Final = telemetry.event("replica.session_expired", "a silent session of another process was expired")
+JUMPED: Final = telemetry.event("replica.jumped", "history was trimmed; a newer checkpoint was loaded")
+FAILED: Final = telemetry.event("replica.failed", "the replica stopped for good; the process must end")
+CHECKPOINTED: Final = telemetry.event("replica.checkpointed", "a checkpoint was written, read back and confirmed")
+CHECKPOINT_FAILED: Final = telemetry.event("replica.checkpoint_failed", "a checkpoint was not made; the log is kept")
+
+COMMITS: Final = telemetry.counter("dray_metadata_commits_total", "entries of this replica by outcome", ["outcome"])
+RETRIES: Final = telemetry.counter("dray_commit_retries_total", "appends repeated after a lost reply", ["reason"])
+COMMIT_SECONDS: Final = telemetry.histogram(
+    "dray_metadata_request_duration_seconds", "time from append to applied here", telemetry.SECONDS, ["op"]
+)
+APPLIED: Final = telemetry.counter("dray_metadata_applied_entries_total", "entries folded by this process")

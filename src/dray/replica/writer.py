@@ -1,0 +1,327 @@
+"""The one writer of a domain's log in this process: sessions, entries, lost replies.
+
+One append is in flight at a time; whatever arrives meanwhile goes into the
+next entry. A lost reply is settled by appending the same bytes again until the
+fold shows the verdict: the machine knows a repeat (Q2, Q3).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from dray.clock import Clock
+from dray.errors import Conflict, DrayError, Unavailable, Unknown
+from dray.ids import Entropy
+from dray.log import envelope
+from dray.log.port import Log, LostReply, Refused
+from dray.machine import commands
+from dray.machine.commands import Close, Expire, KeepAlive, Open, SessionKind
+from dray.machine.machine import Machine
+from dray.machine.names import SessionId
+from dray.machine.step import Applied, EndReason, Outcome
+from dray.machine.verdicts import Opened, Verdict, Why
+from dray.machine.verdicts import Refused as RefusedCommand
+from dray.replica import telemetry
+from dray.replica.errors import CommitUnknown, NotServing, Superseded, TooNew
+from dray.replica.proposals import Proposal, Proposals
+from dray.replica.session import Identity, OwnSession
+from dray.telemetry import logger
+
+RETRY_S: Final = (0.01, 0.05, 0.2, 0.5, 1.0)
+"""Pauses between repeats of an append; the last one is repeated."""
+
+
+_NO_ANSWER: Final = (Outcome.REPEAT, Outcome.HOLE)
+"""The first EXECUTED or DEAD decides; a repeat or a hole says nothing."""
+
+
+class Host(Protocol):
+    """What the writer needs of its replica."""
+
+    machine: Machine
+
+    def fail(self, error: DrayError) -> DrayError: ...
+
+    def own_entry_applied(self, boot_ns: int) -> None: ...
+
+    def due_for_expiry(self) -> Sequence[tuple[SessionId, int]]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How long a session lives without a sign, and how long an outcome is pursued."""
+
+    ttl_ms: int = 15_000
+    keepalive_ms: int = 5_000
+    settle_ms: int = 10_000
+    """Repeat an append whose reply was lost for this long; then its outcome stays unknown."""
+
+
+@dataclass(slots=True, eq=False)
+class _Flight:
+    """The entry that is in flight. `landed` resolves when the fold has judged these very bytes."""
+
+    entry: bytes
+    landed: "asyncio.Future[Applied]"
+    uncertain: bool = False
+    """An attempt was lost, so it may be in the log whatever later attempts say."""
+
+
+class Writer:
+    """Writes entries for one replica."""
+
+    def __init__(
+        self,
+        *,
+        host: Host,
+        log: Log,
+        identity: Identity,
+        clock: Clock,
+        entropy: Entropy,
+        proposals: Proposals,
+        timing: Timing,
+    ) -> None:
+        self._host = host
+        self._log = log
+        self._identity = identity
+        self._clock = clock
+        self._entropy = entropy
+        self._proposals = proposals
+        self._timing = timing
+        self._session: OwnSession | None = None
+        self._flight: _Flight | None = None
+        self._confirmed_ns = clock.boot_ns()
+
+    # -- what the replica asks ---------------------------------------------
+
+    @property
+    def session(self) -> OwnSession | None:
+        return self._session
+
+    def fresh(self) -> bool:
+        """Whether an own entry was applied within two thirds of a ttl (RP5)."""
+        if self._session is None:
+            return False
+        return self._clock.boot_ns() - self._confirmed_ns < self._timing.ttl_ms * 1_000_000 * 2 // 3
+
+    def is_mine(self, entry: bytes) -> bool:
+        """A verdict counts only for the writer's own bytes (Q3)."""
+        return self._flight is not None and self._flight.entry == entry
+
+    def applied(self, applied: Applied, *, mine: bool) -> None:
+        """The fold has judged an entry."""
+        flight = self._flight
+        if mine and flight is not None and not flight.landed.done() and applied.outcome not in _NO_ANSWER:
+            flight.landed.set_result(applied)
+        if self._session is not None:
+            for end in applied.ended:
+                if end.session == self._session.id:
+                    self._ended(end.reason)
+
+    def jumped(self) -> None:
+        """A checkpoint was loaded over a gap: what was in flight stays unknown (RP3)."""
+        self._session = None
+        self.give_up(CommitUnknown("the replica jumped over the entry's place in the log"))
+
+    def give_up(self, error: DrayError) -> None:
+        """Nobody will learn the verdict of what is in flight."""
+        if self._flight is not None and not self._flight.landed.done():
+            unknown = CommitUnknown("the replica stopped while the entry was in flight")
+            unknown.__cause__ = error
+            self._flight.landed.set_exception(unknown)
+            self._flight.landed.exception()  # whoever waits gets it; nobody has to
+
+    # -- tasks -------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Write entry after entry, for ever."""
+        while True:
+            await self._proposals.wait()
+            if self._session is None and not await self._try_open():
+                continue
+            taken = self._proposals.take()
+            if taken:
+                await self._commit(taken)
+
+    async def keep_alive(self) -> None:
+        """Say that the session lives when nothing else was written, and expire those that are silent."""
+        while True:
+            await self._clock.sleep(self._timing.keepalive_ms / 4_000)
+            if self._session is None:
+                continue
+            idle_ns = self._clock.boot_ns() - self._confirmed_ns
+            if idle_ns >= self._timing.keepalive_ms * 1_000_000:
+                await self._quietly(KeepAlive())
+            for session, last_n in self._host.due_for_expiry():
+                if session != self.own_id:
+                    logger().warning(telemetry.EXPIRED_OTHER, session=session, by=self.own_id)
+                    await self._quietly(Expire(session=session, last_n=last_n))
+
+    @property
+    def own_id(self) -> int:
+        return 0 if self._session is None else self._session.id
+
+    async def close_session(self) -> None:
+        """Give the session back; an unknown outcome is left to expiry."""
+        if self._session is not None:
+            await self._quietly(Close())
+
+    async def _quietly(self, command: KeepAlive | Expire | Close) -> None:
+        # The next beat tries again; RP5 watches over how long that may go on.
+        with suppress(DrayError):
+            await self._proposals.add((command,))
+
+    # -- sessions ----------------------------------------------------------
+
+    async def _try_open(self) -> bool:
+        try:
+            await self._open()
+        except (Unavailable, Unknown, Conflict) as error:
+            refusal = NotServing("no session could be opened in the log")
+            refusal.__cause__ = error
+            self._proposals.fail(refusal)  # nothing of theirs was ever sent
+            return False
+        return self._session is not None
+
+    async def _open(self) -> None:
+        machine = self._host.machine
+        identity = self._identity
+        command = Open(
+            name=identity.name,
+            nonce=self._entropy.random_bytes(16),
+            seen=machine.sessions.newest,
+            instance=identity.instance,
+            kind=SessionKind(identity.kind),
+            lowest_version=1,
+            highest_version=envelope.VERSION,
+            wall_ms=self._clock.wall_ms(),
+            accept_clock=identity.accept_clock,
+            owner=identity.owner,
+        )
+        applied = await self._send([commands.encode(command)], session=0, n=0, time_ms=0)
+        match applied.verdicts:
+            case [Opened(session=session, time_ms=time_ms)]:
+                self._session = OwnSession(id=session, opened_ms=time_ms, opened_boot_ns=self._clock.boot_ns())
+                self._confirmed_ns = self._clock.boot_ns()
+                logger().info(telemetry.OPENED, session=session, name=identity.name)
+            case [RefusedCommand(why=Why.VERSION, reason=reason)]:
+                raise self._host.fail(TooNew("the cluster runs a version this build does not know", reason=reason))
+            case [RefusedCommand(why=why, reason=reason)]:
+                await self._clock.sleep(self._timing.keepalive_ms / 4_000)
+                raise NotServing("the session was refused for now", why=why.name, reason=reason)
+            case _:
+                raise NotServing("the session was not opened", outcome=applied.outcome.name)
+
+    def _ended(self, reason: EndReason) -> None:
+        session, self._session = self._session, None
+        match reason:
+            case EndReason.EXPIRED | EndReason.CLOSED:
+                return  # opened again at the next write
+            case EndReason.TOO_NEW:
+                self._host.fail(TooNew("this build wrote above the active version", session=session))
+            case EndReason.TAKEN_OVER | EndReason.CLONED:
+                self._host.fail(
+                    Superseded("another process has taken this one's place: stop one of them", reason=reason.name)
+                )
+
+    # -- entries -----------------------------------------------------------
+
+    async def _commit(self, taken: list[Proposal]) -> None:
+        session = self._session
+        assert session is not None, "an entry needs a session"
+        encoded = [command for proposal in taken for command in proposal.encoded]
+        started_ns = self._clock.boot_ns()
+        try:
+            applied = await self._send(
+                encoded, session=session.id, n=session.next_n, time_ms=session.time_ms(started_ns)
+            )
+        except Refused as error:
+            telemetry.COMMITS.labels("refused").inc()
+            _answer_all(taken, error)  # surely not in the log: n is still free (LG4)
+            return
+        except Unknown as error:
+            telemetry.COMMITS.labels("unknown").inc()
+            _answer_all(taken, error)
+            return
+        telemetry.COMMITS.labels(applied.outcome.name.lower()).inc()
+        if applied.outcome is Outcome.DEAD:
+            self._retry_once(taken)
+            return
+        session.next_n += 1  # RP2
+        self._confirmed_ns = self._clock.boot_ns()
+        telemetry.COMMIT_SECONDS.labels("commit").observe((self._confirmed_ns - started_ns) / 1e9)
+        self._host.own_entry_applied(self._confirmed_ns)
+        _distribute(taken, applied.verdicts or [])
+
+    def _retry_once(self, taken: list[Proposal]) -> None:
+        """Dead is surely not applied: the same commands may go again under a new session, once."""
+        self._session = None
+        again = [proposal for proposal in taken if proposal.tries == 0]
+        for proposal in taken:
+            proposal.tries += 1
+        _answer_all([proposal for proposal in taken if proposal not in again], NotServing("the session ended"))
+        self._proposals.put_back(again)
+
+    async def _send(self, encoded: list[tuple[int, bytes]], *, session: int, n: int, time_ms: int) -> Applied:
+        """Append one entry until the fold shows its verdict."""
+        machine = self._host.machine
+        entry = envelope.encode(
+            encoded,
+            session=session,
+            n=n,
+            time_ms=time_ms,
+            seen_position=machine.position,
+            seen_digest=machine.digest,
+        )
+        flight = _Flight(entry=entry, landed=asyncio.get_running_loop().create_future())
+        self._flight = flight
+        try:
+            return await self._settle(flight)
+        finally:
+            self._flight = None
+
+    async def _settle(self, flight: _Flight) -> Applied:
+        deadline_ns = self._clock.boot_ns() + self._timing.settle_ms * 1_000_000
+        attempt = 0
+        while not flight.landed.done():
+            left_s = (deadline_ns - self._clock.boot_ns()) / 1e9
+            if left_s <= 0:
+                return await self._abandon(flight)
+            try:
+                async with asyncio.timeout(left_s):
+                    await self._log.append(flight.entry)
+                break  # it is in the log: the fold will show it, however late (RP1)
+            except Refused:
+                if not flight.uncertain:
+                    raise
+            except (LostReply, TimeoutError):
+                flight.uncertain = True
+            telemetry.RETRIES.labels("lost_reply").inc()
+            await self._clock.sleep(RETRY_S[min(attempt, len(RETRY_S) - 1)])
+            attempt += 1
+        return await flight.landed
+
+    async def _abandon(self, flight: _Flight) -> Applied:
+        """Give up the session, never n (RP2): a later copy meets a closed session or is applied whole."""
+        session, self._session = self._session, None
+        logger().warning(telemetry.ABANDONED, session=None if session is None else session.id)
+        if flight.uncertain:
+            raise CommitUnknown("the log did not tell whether it has the entry", waited_ms=self._timing.settle_ms)
+        raise Refused("the log did not take the entry in time")
+
+
+def _answer_all(proposals: Sequence[Proposal], error: Exception) -> None:
+    for proposal in proposals:
+        if not proposal.answer.done():
+            proposal.answer.set_exception(error)
+
+
+def _distribute(proposals: Sequence[Proposal], verdicts: Sequence[Verdict]) -> None:
+    at = 0
+    for proposal in proposals:
+        end = at + len(proposal.encoded)
+        if not proposal.answer.done():
+            proposal.answer.set_result(list(verdicts[at:end]))
+        at = end

@@ -1,0 +1,96 @@
+"""A domain for tests: a log with a genesis, replicas on it, and a log that misbehaves on demand."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from dray.clock import Clock, SystemClock
+from dray.ids import SeededEntropy
+from dray.log import envelope
+from dray.log.memory import MemoryLog
+from dray.log.port import Log, LostReply, Position, Refused
+from dray.machine import commands
+from dray.machine.commands import Genesis, SessionKind
+from dray.machine.machine import Machine
+from dray.replica.replica import Replica
+from dray.replica.session import Identity
+from dray.replica.writer import Timing
+
+CLUSTER = b"cluster-of-tests"
+LOG_ID = b"log-id-1"
+FAST = Timing(ttl_ms=600, keepalive_ms=200, settle_ms=300)
+
+
+def genesis(log_id: bytes = LOG_ID) -> bytes:
+    command = Genesis(cluster_id=CLUSTER, log_id=log_id, domain=0, domains=1)
+    return envelope.encode(
+        [commands.encode(command)], session=0, n=0, time_ms=1_700_000_000_000, seen_position=0, seen_digest=0
+    )
+
+
+async def new_log() -> MemoryLog:
+    log = MemoryLog()
+    await log.append(genesis())
+    return log
+
+
+def identity(name: str, *, instance: bytes | None = None, owner: bool = False) -> Identity:
+    return Identity(name=name, instance=instance or name.encode().ljust(16, b"-"), kind=SessionKind.BROKER, owner=owner)
+
+
+def replica_on(
+    log: Log, name: str = "broker-1", *, clock: Clock | None = None, timing: Timing = FAST, **who
+) -> Replica:
+    return Replica(
+        log=log,
+        machine=Machine(),
+        identity=identity(name, **who),
+        clock=clock or SystemClock(),
+        entropy=SeededEntropy(f"{name} {who}"),
+        timing=timing,
+    )
+
+
+@asynccontextmanager
+async def running(*replicas: Replica) -> AsyncIterator[None]:
+    if not replicas:
+        yield
+        return
+    async with replicas[0].running(), running(*replicas[1:]):
+        yield
+
+
+class MoodyLog:
+    """A handle that loses replies, swallows requests, refuses or rolls back when told to."""
+
+    def __init__(self, inner: MemoryLog) -> None:
+        self.inner = inner
+        self.lose_replies = 0
+        self.swallow = 0
+        self.refuse = 0
+        self.sent: list[bytes] = []
+
+    async def append(self, entry: bytes) -> Position:
+        self.sent.append(entry)
+        if self.refuse:
+            self.refuse -= 1
+            raise Refused("not now")
+        if self.swallow:
+            self.swallow -= 1
+            raise LostReply("swallowed")
+        position = await self.inner.append(entry)
+        if self.lose_replies:
+            self.lose_replies -= 1
+            raise LostReply("reply lost")
+        return position
+
+    def follow(self, after: Position) -> AsyncIterator[tuple[Position, bytes]]:
+        return self.inner.follow(after)
+
+    async def tail(self) -> Position:
+        return await self.inner.tail()
+
+    async def trim(self, upto: Position) -> None:
+        await self.inner.trim(upto)
+
+    async def close(self) -> None:
+        await self.inner.close()

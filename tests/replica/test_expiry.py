@@ -1,0 +1,67 @@
+"""Q5: whose session an observer may propose to expire."""
+
+from dray.replica.expiry import Observer
+
+TTL = 15_000
+BEAT = 5_000
+
+
+def observer() -> Observer:
+    return Observer(ttl_ns=TTL, beat_ns=BEAT)
+
+
+def test_a_session_silent_through_a_ttl_of_own_beats_is_due():
+    watch = observer()
+    watch.heard(7, 3)
+    for now in range(0, TTL + 1, BEAT):
+        assert watch.due() == []
+        watch.own_entry_applied(now)
+    assert watch.due() == [(7, 3)]
+
+
+def test_an_entry_of_the_session_starts_the_count_anew():
+    watch = observer()
+    watch.heard(7, 3)
+    for now in range(0, TTL, BEAT):
+        watch.own_entry_applied(now)
+    watch.heard(7, 4)
+    watch.own_entry_applied(TTL)
+    assert watch.due() == []
+
+
+def test_an_outage_of_the_log_expires_nobody():
+    """R-049: without own beats there is no silence, however much time passes."""
+    watch = observer()
+    watch.heard(7, 3)
+    watch.own_entry_applied(0)
+    watch.own_entry_applied(100 * TTL)  # back after the outage: one beat, not a hundred
+    assert watch.due() == []
+
+
+def test_a_paused_observer_counts_anew():
+    """R-049: what it slept through says nothing about the others."""
+    watch = observer()
+    watch.heard(7, 3)
+    for now in (0, BEAT, 2 * BEAT):
+        watch.own_entry_applied(now)
+    watch.own_entry_applied(2 * BEAT + 10 * TTL)
+    assert watch.due() == []
+
+
+def test_a_busy_observer_makes_at_most_one_beat_per_interval():
+    watch = observer()
+    watch.heard(7, 3)
+    for now in range(0, BEAT * 2, 10):
+        watch.own_entry_applied(now)
+    assert watch.due() == []
+
+
+def test_patience_lets_an_elder_go_first():
+    watch = observer()
+    watch.heard(7, 3)
+    for now in range(0, TTL + 1, BEAT):
+        watch.own_entry_applied(now)
+    assert watch.due(patience=1.5) == []
+    for now in range(TTL + BEAT, TTL * 2, BEAT):
+        watch.own_entry_applied(now)
+    assert watch.due(patience=1.5) == [(7, 3)]
