@@ -4,7 +4,7 @@ BIN := .venv/bin
 SETUP := .venv/.done
 TEST_WORKERS ?= 2
 
-.PHONY: setup test quick check lock format clean
+.PHONY: setup test quick check bench lock format clean
 
 setup: $(SETUP)
 
@@ -31,7 +31,11 @@ check: $(SETUP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy bench/harness.py bench/_machine.py bench/__main__.py
 	$(BIN)/lint-imports
+
+bench: $(SETUP)
+	$(BIN)/python -m bench
 
 format: $(SETUP)
 	$(BIN)/ruff format .
