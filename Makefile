@@ -31,8 +31,11 @@ check: $(SETUP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy bench/harness.py bench/_machine.py bench/__main__.py
+	$(BIN)/mypy tools bench/harness.py bench/_machine.py bench/__main__.py
 	$(BIN)/lint-imports
+	$(BIN)/python -m tools.check_tree
+	$(BIN)/python -m tools.check_names
+	$(BIN)/python -m tools.check_invariants
 
 bench: $(SETUP)
 	$(BIN)/python -m bench
