@@ -26,7 +26,7 @@ MACHINE_PATHS: Final = re.compile(r"(?<![\w.$}-])/(?:root|work)/")
 WAITS: Final = re.compile(r"\btime\.sleep\(|\bfrom time import .*\bsleep\b")
 LEFT_OUT: Final = re.compile(r"\bpytest\.(?:mark\.)?skip|\bimportorskip\b|\bxfail\b|\bunittest\.skip")
 UNOWNED: Final = re.compile(r"\bTODO\b(?!\(#\d+\))|\bFIXME\b")
-REASON: Final = re.compile(r"#\s*\w+.*\w")
+REASON: Final = re.compile(r"#\s*\w+.*\w|\breason=f?[\"'].*\w")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,9 @@ def waiting_test(path: PurePosixPath, lines: Sequence[str]) -> Iterator[Finding]
     if path.parts[0] != "tests" or path.suffix != ".py":
         return
     for pattern, message in ((WAITS, "a test that sleeps"), (LEFT_OUT, "a test that is left out")):
-        for found in _matching(path, lines, pattern, f"{message}: give the reason as a comment on this line"):
+        for found in _matching(
+            path, lines, pattern, f"{message}: give the reason on this line, as a comment or reason="
+        ):
             if not REASON.search(lines[found.line - 1]):
                 yield found
 

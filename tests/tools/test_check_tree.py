@@ -74,7 +74,12 @@ def test_a_path_that_only_looks_like_one_of_this_machine_is_fine(tree):
 
 @pytest.mark.parametrize("line", [SLEEP, SKIP, EXPECTED_TO_FAIL, "pytest.import" + "orskip('x')"])
 def test_a_test_that_waits_or_is_left_out_needs_a_reason_on_the_line(tree, line):
-    found = tree({"tests/test_a.py": f"{line}\n{line}  # the kernel gives no other sign\n", "src/a.py": f"{line}\n"})
+    found = tree(
+        {
+            "tests/test_a.py": f"{line}\n{line}  # the kernel gives no other sign\n{line}(reason='reads /proc')\n",
+            "src/a.py": f"{line}\n",
+        }
+    )
     assert len(found) == 1
     assert found[0].startswith("tests/test_a.py:1: ")
     assert "give the reason" in found[0]
