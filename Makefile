@@ -4,7 +4,7 @@ BIN := .venv/bin
 SETUP := .venv/.done
 TEST_WORKERS ?= 2
 
-.PHONY: setup test quick check lock format clean
+.PHONY: setup test quick check bench sim lock format clean
 
 setup: $(SETUP)
 
@@ -31,9 +31,19 @@ check: $(SETUP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy tools bench/harness.py bench/_machine.py bench/__main__.py
 	$(BIN)/lint-imports
-	$(BIN)/python tools/check_extension.py
-	$(BIN)/python tools/fuzz_kernel.py
+	$(BIN)/python -m tools.check_tree
+	$(BIN)/python -m tools.check_names
+	$(BIN)/python -m tools.check_invariants
+	$(BIN)/python -m tools.check_extension
+	$(BIN)/python -m tools.fuzz_kernel
+
+bench: $(SETUP)
+	$(BIN)/python -m bench
+
+sim: $(SETUP)
+	$(BIN)/python -m dray.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),500) --first $(or $(FIRST),1) --jobs $(TEST_WORKERS)) $(if $(SCENARIO),--scenario $(SCENARIO))
 
 format: $(SETUP)
 	$(BIN)/ruff format .

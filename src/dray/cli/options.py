@@ -1,0 +1,31 @@
+"""Options that several commands have, and what they mean."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from dray.cli.output import Format
+from dray.cli.settings import SECTIONS
+from dray.config import Config, Override, load, parse_set
+
+ConfigFile: TypeAlias = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="The YAML file with the settings.")
+]
+Sets: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting; may be given several times."),
+]
+FormatOption: TypeAlias = Annotated[
+    Format, typer.Option("--format", help="Text for people, or one JSON object for programs.")
+]
+
+
+def load_config(file: Path | None, sets: Sequence[str] | None, flags: Sequence[Override] = ()) -> Config:
+    """The settings of this process. `flags` are options of a command that stand for a setting.
+
+    Raises:
+        BadConfig: the command ends with exit code 2.
+    """
+    return load(SECTIONS, file=file, overrides=[*(parse_set(argument) for argument in sets or ()), *flags])

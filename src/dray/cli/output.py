@@ -1,0 +1,68 @@
+"""What a command says: text for people, or one JSON object for programs.
+
+Answers go to stdout, errors to stderr; under `--format json` an error is the
+one JSON object on stdout, so that a program reads one place only.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Final
+
+import typer
+
+from dray.errors import DrayError
+
+OK: Final = 0
+FAILURE: Final = 1
+USAGE: Final = 2
+
+
+class Format(Enum):
+    """How a command answers."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def answer(form: Format, document: Mapping[str, object], text: str) -> None:
+    """Print one of the two forms."""
+    typer.echo(json.dumps(document) if form is Format.JSON else text)
+
+
+def wanted_format(argv: Sequence[str]) -> Format:
+    """What the command line asks for, also where it is too wrong to be parsed."""
+    for index, argument in enumerate(argv):
+        if argument == "--format=json" or (argument == "--format" and [*argv, ""][index + 1] == "json"):
+            return Format.JSON
+    return Format.TEXT
+
+
+def report(form: Format, error: DrayError) -> int:
+    """Tell an error and what to do next; returns the exit code."""
+    from dray.config import BadConfig  # here, so that `drayd --version` does not wait for Pydantic
+
+    if isinstance(error, BadConfig):
+        told = [str(problem) for problem in error.problems]
+        problems = [
+            {"key": problem.key, "message": problem.message, "origin": problem.origin} for problem in error.problems
+        ]
+        refuse(
+            form, told, kind="invalid", then="mend this, then run `drayd config check`", details={"problems": problems}
+        )
+        return USAGE
+    refuse(form, [str(error)], kind=error.kind.name.lower(), then=error.kind.value)
+    return FAILURE
+
+
+def refuse(
+    form: Format, told: Sequence[str], *, kind: str, then: str, details: Mapping[str, object] | None = None
+) -> None:
+    """Print an error: its lines, and what to do next."""
+    if form is Format.JSON:
+        body = {"kind": kind, "message": "; ".join(told), "next": then, **(details or {})}
+        typer.echo(json.dumps({"error": body}))
+        return
+    for line in told:
+        typer.echo(f"drayd: {line}", err=True)
+    typer.echo(f"  next: {then}", err=True)

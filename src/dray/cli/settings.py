@@ -1,0 +1,28 @@
+"""Every section that `drayd` has, by name, and the settings of the process itself.
+
+A package declares its sections in its own `settings.py`; a line here makes
+them part of the configuration. `make check` finds a section without a line.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from dray.config import Section
+from dray.log.settings import LogSettings
+from dray.objects.settings import ObjectsSettings
+from dray.replica.settings import SessionSettings
+
+
+class LoggingSettings(Section):
+    """What the process tells about itself on stderr, as JSON objects, one a line."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """Leave out what is less important than this."""
+
+
+SECTIONS: Final[Mapping[str, type[Section]]] = {
+    "log": LogSettings,
+    "logging": LoggingSettings,
+    "objects": ObjectsSettings,
+    "session": SessionSettings,
+}

@@ -1,0 +1,40 @@
+"""Settings of the log of commands: where it is kept, and in pieces of which size."""
+
+from typing import Final, Self
+from urllib.parse import urlsplit
+
+from pydantic import field_validator, model_validator
+
+from dray.config import Section, Size
+
+ENGINES: Final = ("local", "memory")
+_LARGEST_ENTRY: Final = Size("64MiB")
+
+
+class LogSettings(Section):
+    """The log of commands, from which all metadata is rebuilt."""
+
+    url: str = "local:dray-data/meta"
+    """The engine and its place: `local:DIR`, or `memory:` for tests."""
+
+    segment_bytes: Size = Size("64MiB")
+    """Begin a new file when the current one has this many bytes. Smaller: finer trimming, more files."""
+
+    max_entry_bytes: Size = Size("1MiB")
+    """Refuse an entry above this size. Above 1MiB a log cannot be moved to etcd."""
+
+    @field_validator("url")
+    @classmethod
+    def _known_engine(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if parts.scheme not in ENGINES or (parts.scheme == "local" and not (parts.netloc or parts.path)):
+            raise ValueError("expected local:DIR or memory:")
+        return value
+
+    @model_validator(mode="after")
+    def _an_entry_fits(self) -> Self:
+        if not 0 < self.max_entry_bytes <= _LARGEST_ENTRY:
+            raise ValueError(f"log.max_entry_bytes must be from 1B to {_LARGEST_ENTRY}")
+        if self.segment_bytes < self.max_entry_bytes:
+            raise ValueError("log.segment_bytes must be at least log.max_entry_bytes")
+        return self

@@ -1,0 +1,94 @@
+"""Metrics and log events: declared once, named by the rules, written as JSON lines."""
+
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+
+from dray import telemetry
+
+
+@pytest.fixture
+def lines():
+    """Log lines, parsed; the real stderr is set again afterwards."""
+    stream = io.StringIO()
+
+    def parsed() -> list[dict[str, object]]:
+        return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+    parsed.stream = stream
+    yield parsed
+    telemetry.configure_logging()
+
+
+def test_a_metric_is_declared_once():
+    telemetry.counter("dray_test_once_total", "Something.")
+    with pytest.raises(ValueError, match="declared twice: dray_test_once_total"):
+        telemetry.gauge("dray_test_once_total", "Something else.")
+
+
+def test_an_event_is_declared_once():
+    telemetry.event("test.once", "it happened")
+    with pytest.raises(ValueError, match=r"declared twice: test\.once"):
+        telemetry.event("test.once", "it happened again")
+
+
+@pytest.mark.parametrize("declare", [telemetry.counter, telemetry.gauge])
+def test_a_metric_without_our_prefix_is_refused_and_not_remembered(declare):
+    with pytest.raises(ValueError, match="without the dray_ prefix: kafka_lag_total"):
+        declare("kafka_lag_total", "Lag.")
+    assert "kafka_lag_total" not in telemetry.declared()[1]
+
+
+def test_declared_names_are_told_with_their_descriptions():
+    telemetry.histogram("dray_test_told_seconds", "Time.", telemetry.SECONDS, ["op"])
+    telemetry.event("test.told", "it was told")
+    events, metrics = telemetry.declared()
+    assert metrics["dray_test_told_seconds"] == "Time."
+    assert events["test.told"] == "it was told"
+    assert "dray_test_told_seconds" in {family.name for family in telemetry.REGISTRY.collect()}
+
+
+def test_a_log_line_is_one_json_object_whatever_its_fields_hold(lines):
+    telemetry.configure_logging("info", lines.stream)
+    log = telemetry.logger(domain=3)
+    log.info(telemetry.event("test.line", "a line"), text='two\nlines and "quotes"', size=7)
+    log.warning("test.line", reason=ValueError("bad"))
+    assert len(lines.stream.getvalue().splitlines()) == 2
+    first, second = lines()
+    assert first["event"] == "test.line"
+    assert (first["level"], first["domain"], first["size"]) == ("info", 3, 7)
+    assert first["text"] == 'two\nlines and "quotes"'
+    assert str(first["timestamp"]).endswith("Z")
+    assert second["level"] == "warning"
+
+
+def test_lines_below_the_level_are_left_out(lines):
+    telemetry.configure_logging("warning", lines.stream)
+    telemetry.logger().info("test.quiet")
+    telemetry.logger().error("test.loud")
+    assert [line["event"] for line in lines()] == ["test.loud"]
+
+
+def test_an_exception_is_a_field_of_its_line(lines):
+    telemetry.configure_logging("info", lines.stream)
+    try:
+        raise RuntimeError("boom")
+    except RuntimeError:
+        telemetry.logger().exception("test.failed")
+    (line,) = lines()
+    assert "RuntimeError: boom" in str(line["exception"])
+
+
+def test_an_unknown_level_is_refused():
+    with pytest.raises(KeyError):
+        telemetry.configure_logging("loud")
+
+
+def test_logs_go_to_stderr_and_leave_stdout_alone():
+    script = "from dray import telemetry as t; t.configure_logging(); t.logger().info('test.where', n=1)"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert ended.stdout == ""
+    assert json.loads(ended.stderr)["event"] == "test.where"
