@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 
 from bench.harness import Absolute, Comparison
-
 from dray.records import NewRecord, build_batch, kernel, one_batch, pure
 from dray.records.arrow import to_arrow, unwrap
 from dray.records.writer import BatchWriter

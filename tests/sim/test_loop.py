@@ -108,7 +108,7 @@ def test_spinning_is_out_of_bounds():
     """SM3"""
 
     async def main():
-        while True:  # noqa: ASYNC110
+        while True:
             await asyncio.sleep(0)
 
     with pytest.raises(OutOfBounds, match="main waits at"):
@@ -119,7 +119,7 @@ def test_time_without_end_is_out_of_bounds():
     """SM3"""
 
     async def main():
-        while True:  # noqa: ASYNC110
+        while True:
             await asyncio.sleep(1_000)
 
     with pytest.raises(OutOfBounds):
