@@ -7,7 +7,7 @@ from typing import Literal, Self
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from dray.config import BadConfig, Config, Level, Override, Secret, Section, Size, leaves, load, parse_set
 from dray.log.settings import LogSettings
@@ -47,8 +47,17 @@ class Store(Section):
     """Why."""
     password: Secret | None = None
     """With what."""
+    pin: Secret | None = None
+    """A secret with a validator that talks."""
     retry: Retry = Retry()
     """Again."""
+
+    @field_validator("pin")
+    @classmethod
+    def _digits(cls, value: Secret | None) -> Secret | None:
+        if value is not None and not value.get_secret_value().isdigit():
+            raise ValueError(f"expected digits, not {value.get_secret_value()}")
+        return value
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -162,7 +171,9 @@ def test_merge_keys_and_anchors_work_and_the_own_key_wins():
         ({"env": {"DRAY__Store__wait": "3s"}}, "did you mean DRAY__STORE__WAIT?"),
         ({"env": {"DRAY__": "3s"}}, "no such setting"),
         ({"sets": ("store.wiat=3s",)}, "did you mean store.wait? (--set store.wiat)"),
-        ({"sets": ("store=3s",)}, "store: no such setting"),
+        ({"sets": ("store=3s",)}, "store: no such setting; this is a section: name a setting in it"),
+        ({"env": {"DRAY__STORE": "3s"}}, "this is a section"),
+        ({"env": {"DRAY__STORE.WAIT": "3s"}}, "did you mean DRAY__STORE__WAIT?"),
         ({"env": {"DRAY__STORE__PASWORD_FILE": "x"}}, "did you mean DRAY__STORE__PASSWORD_FILE?"),
     ],
 )
@@ -248,6 +259,7 @@ def test_a_relation_names_both_settings_and_where_they_came_from():
     assert "session.keepalive must be at most a third of session.ttl" in told
     assert 'session.ttl is the default, session.keepalive is "10s" from env DRAY__SESSION__KEEPALIVE' in told
     load_from(env={"DRAY__SESSION__KEEPALIVE": "5s"})
+    assert "at most a third" in problems_of(env={"DRAY__SESSION__KEEPALIVE": "5001ms"})
 
 
 @pytest.mark.parametrize("argument", ["store.wait", "", "=5", PASSWORD])
@@ -314,6 +326,7 @@ def test_a_secret_that_cannot_be_had_is_an_error(tmp_path, source, says):
         {"text": f"store:\n  password: a: {PASSWORD}\n"},
         {"text": f"store:\n  url: [s3://key:{PASSWORD}@bucket]\n"},
         {"env": {"DRAY__STORE__PASSWRD": PASSWORD}},
+        {"env": {"DRAY__STORE__PIN": PASSWORD}},
         {"env": {"DRAY__STORE__PASSWORD": PASSWORD, "DRAY__STORE__WAIT": "x"}},
         {"sets": (f"store.pasword={PASSWORD}",)},
     ],

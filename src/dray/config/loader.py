@@ -131,7 +131,9 @@ class _Loading:
         """The value stays out of the message: it may be a secret under a misspelt key (CF1, CF2)."""
         files = (key + FILE_SUFFIX for key, leaf in self.known.items() if leaf.secret)
         close = nearest(given.key.lower(), [*self.known, *self.branches, *files])
-        if close is None:
+        if given.key in self.branches:
+            hint = "this is a section: name a setting in it"
+        elif close is None:
             hint = f"the sections are {', '.join(sorted({key.partition('.')[0] for key in self.known}))}"
         else:
             hint = f"did you mean {env_name(close) if given.origin.level is Level.ENV else close}?"
@@ -161,7 +163,8 @@ class _Loading:
         if leaf is None or given is None:
             self._refuse("", what, self._named_in(what))
         elif leaf.secret:
-            self._refuse(given.key, what if str(given.value) not in what else "this is not valid", given.origin)
+            # The sentence of a validator of ours could repeat what it judged (CF1).
+            self._refuse(given.key, "this is not valid" if detail["type"] == "value_error" else what, given.origin)
         else:
             self._refuse(key, f"{what}, got {quote(given.value)}", given.origin)
 

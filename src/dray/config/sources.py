@@ -91,10 +91,10 @@ def from_environ(environ: Mapping[str, str]) -> Iterator[Given]:
         if name.startswith(ENV_PREFIX):
             path = name.removeprefix(ENV_PREFIX)
             # Another spelling of the same key would make the winner a matter of order (CF3).
-            key = path.lower().replace("__", ".") if path == path.upper() else path
-            yield Given(
-                key=key, value=environ[name], origin=Origin(level=Level.ENV, where=f"env {name}"), text=True
-            )  # fmt: skip
+            plain = path == path.upper() and "." not in path
+            key = path.lower().replace("__", ".") if plain else path
+            origin = Origin(level=Level.ENV, where=f"env {name}")
+            yield Given(key=key, value=environ[name], origin=origin, text=True)
 
 
 def from_file(path: Path, branches: Collection[str]) -> Iterator[Given]:
