@@ -56,8 +56,10 @@ async def newest_machine(store: CheckpointStore) -> Machine:
 class FileCheckpoints:
     """Checkpoints as files of one directory."""
 
-    def __init__(self, directory: Path, disk: Disk, offload: Offload) -> None:
+    def __init__(self, directory: Path, disk: Disk, offload: Offload, *, maker: str = "") -> None:
+        """`maker` names the half-written file, so that two processes never write the same one."""
         self._directory = directory
+        self._maker = maker
         self._disk = disk
         self._offload = offload
 
@@ -66,7 +68,7 @@ class FileCheckpoints:
 
     def _write(self, path: Path, data: bytes) -> None:
         self._disk.make_dir(self._directory)
-        temporary = path.with_suffix(".part")
+        temporary = path.with_suffix(f".part{self._maker}")
         self._disk.remove(temporary)
         file = self._disk.create(temporary)
         try:

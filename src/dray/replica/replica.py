@@ -80,6 +80,7 @@ class Replica:
             proposals=self._proposals,
             timing=self.timing,
         )
+        self.bytes_since_checkpoint = 0
         self._failure: DrayError | None = None
         self._stopping = False
         self.failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
@@ -217,6 +218,7 @@ class Replica:
             self.fail(TooNew("the active version is above this build: run a newer Dray", version=self.machine.version))
             return
         telemetry.APPLIED.inc()
+        self.bytes_since_checkpoint += len(entry)
         self._digests.remember(position, self.machine.digest)
         self._observe(applied)
         self._writer.applied(applied, mine=mine)

@@ -14,6 +14,12 @@ class OwnSession:
     """Machine time when the Open was applied."""
     opened_boot_ns: int
     next_n: int = 1
+    next_counter: int = 0
+
+    def take_counter(self) -> int:
+        """A number for the name of a new object, never given twice in a session (W1)."""
+        self.next_counter += 1
+        return self.next_counter
 
     def time_ms(self, boot_ns: int) -> int:
         """Machine time as this writer may claim it: the opening's time plus what has elapsed since (Q7)."""
