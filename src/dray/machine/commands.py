@@ -279,7 +279,7 @@ class OffsetKey(_Packed, frozen=True, kw_only=True):
 
     topic_id: Topic
     partition: Partition
-    commit_ms: Count
+    commit_position: Count
 
 
 class ExpireOffsets(_Packed, frozen=True, kw_only=True):

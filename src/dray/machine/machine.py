@@ -22,30 +22,55 @@ Invariants
 import struct
 from array import array
 from hashlib import blake2b
-from typing import Final
+from typing import Final, TypeAlias
 
 from dray.errors import Invalid
 from dray.log.envelope import HEAD, BadEntry, decode_commands
+from dray.machine.brokers import Brokers
 from dray.machine.commands import (
     MAX_ROWS,
     Activate,
+    AllocateProducerId,
+    Append,
     BadCommand,
+    Checkpointed,
     Close,
+    CloseStream,
     Command,
+    CommitOffsets,
     Expire,
+    ExpireOffsets,
+    ExpireProducers,
     Genesis,
+    Gone,
     KeepAlive,
+    MarkDeleting,
     Open,
+    OpenStream,
+    Pin,
+    RaiseFloor,
+    RegisterBroker,
     SessionKind,
     Swept,
+    TopicGone,
+    TopicReady,
+    Unpin,
     decode,
     weigh,
 )
-from dray.machine.names import NOBODY, LogId, SessionId
+from dray.machine.confirmations import Confirmations
+from dray.machine.garbage import Objects
+from dray.machine.names import NOBODY, LogId, SessionId, domain_of
+from dray.machine.offsets import Offsets
+from dray.machine.producers import ProducerIds
 from dray.machine.sessions import Sessions
 from dray.machine.step import Applied, EndReason, Outcome, Step
+from dray.machine.streams import Streams
 from dray.machine.timeline import Timeline
+from dray.machine.topics import TopicCommand, Topics, TopicState
 from dray.machine.verdicts import DONE, Refused, Verdict, Why, refused
+
+CatalogCommand: TypeAlias = TopicCommand | RegisterBroker | AllocateProducerId
 
 SUPPORTED: Final = 1
 """The newest version of the rules that this software knows."""
@@ -68,9 +93,15 @@ class Machine:
         self.domain = 0
         self.domains = 0
         self.generation = 0
-        self.min_grace_ms = 0
         self.timeline = Timeline()
         self.sessions = Sessions(self.timeline)
+        self.objects = Objects(self.timeline)
+        self.streams = Streams(self.timeline, self.objects)
+        self.topics = Topics(self.timeline)
+        self.offsets = Offsets(self.timeline)
+        self.brokers = Brokers()
+        self.producer_ids = ProducerIds()
+        self.confirmations = Confirmations(self.sessions)
 
     @property
     def time_ms(self) -> int:
@@ -143,11 +174,12 @@ class Machine:
             return refused(Why.MALFORMED, "the domain is not one of the cluster's")
         self.version = genesis.version
         self.cluster_id = genesis.cluster_id
-        self.log_id = LogId(genesis.log_id)
-        self.domain = genesis.domain
-        self.domains = genesis.domains
+        self.log_id = self.streams.log_id = LogId(genesis.log_id)
+        self.domain = self.streams.domain = genesis.domain
+        self.domains = self.topics.domains = genesis.domains
         self.generation = genesis.generation
-        self.min_grace_ms = genesis.min_grace_ms
+        self.objects.min_grace_ms = genesis.min_grace_ms
+        self.producer_ids.begin(genesis.generation)
         self.timeline.begin(time_ms)
         self.digest = int.from_bytes(genesis.log_id, "little")  # M4
         return DONE
@@ -157,7 +189,7 @@ class Machine:
             return refused(Why.VERSION, "the entry is above the active version")  # M5
         verdict = self.sessions.open(step, command, self.version)
         for ended in step.ended:
-            self._release(ended.session)
+            self._release(step, ended.session)
         return verdict
 
     def _decode(self, entry: bytes, count: int) -> list[Command | Refused] | None:
@@ -198,19 +230,69 @@ class Machine:
             return refused(Why.INTERNAL, f"{type(command).__name__} failed: {type(failure).__name__}")  # M3
         finally:
             for ended in step.ended[known:]:
-                self._release(ended.session)
+                self._release(step, ended.session)
 
     def execute(self, step: Step, command: Command) -> Verdict:
         """Bring a command to its noun."""
         match command:
-            case Close() | KeepAlive() | Expire():
+            case Append():
+                return self.streams.append(step, command, self.sessions.live[step.session])
+            case OpenStream():
+                return self._open_stream(step, command)
+            case CloseStream() | RaiseFloor() | ExpireProducers():
+                return self.streams.apply(step, command)
+            case CommitOffsets() | ExpireOffsets():
+                return self.offsets.apply(step, command)
+            case Pin() | Unpin() | MarkDeleting() | Gone():
+                return self.objects.apply(step, command)
+            case Close() | KeepAlive() | Expire() | Swept():
                 return self.sessions.apply(step, command)
-            case Swept():
-                return self.sessions.sweep(command.sessions)
+            case Checkpointed():
+                return self.confirmations.apply(step, command)
             case Activate():
                 return self._activate(step, command)
-            case _:
+            case Genesis() | Open():
                 return refused(Why.STATE, "only nobody may send this")
+            case _:
+                return self._execute_in_catalog(step, command)
+
+    def _execute_in_catalog(self, step: Step, command: CatalogCommand) -> Verdict:
+        if self.domain != 0:
+            return refused(Why.FOREIGN, "the catalog is domain 0")
+        match command:
+            case RegisterBroker():
+                return self.brokers.register(step, command, self.sessions.live[step.session])
+            case AllocateProducerId():
+                verdict = self.producer_ids.allocate()
+                step.given.append(self.producer_ids.next)
+                return verdict
+            case TopicReady() if not self._all_open(command):
+                return refused(Why.STATE, "a stream of the topic is not open")  # T5
+            case TopicGone() if not self._all_closed(command):
+                return refused(Why.STATE, "a stream of the topic is open")
+            case _:
+                return self.topics.apply(step, command, self.producer_ids.next)
+
+    def _open_stream(self, step: Step, command: OpenStream) -> Verdict:
+        """Where the catalog is at hand, it says which streams there are."""
+        if self.domains == 1:
+            topic = self.topics.find(command.topic_id)
+            if topic is None or topic.state is TopicState.DELETING:
+                return refused(Why.NOT_FOUND, "no such topic")
+            if topic.streams[command.partition : command.partition + 1] != [command.stream]:
+                return refused(Why.NOT_FOUND, "the topic has no such stream")
+        return self.streams.apply(step, command)
+
+    def _all_open(self, command: TopicReady) -> bool:
+        """Of the streams that lie in this domain."""
+        topic = self.topics.find(command.topic_id)
+        own = [number for number in topic.streams if domain_of(number) == self.domain] if topic else []
+        return all(self.streams.find(number) is not None for number in own)
+
+    def _all_closed(self, command: TopicGone) -> bool:
+        topic = self.topics.find(command.topic_id)
+        found = [self.streams.find(number) for number in topic.streams] if topic else []
+        return all(stream is None or stream.closed for stream in found)
 
     def _activate(self, step: Step, command: Activate) -> Verdict:
         if command.version <= self.version:
@@ -224,10 +306,13 @@ class Machine:
 
     def _end(self, step: Step, session: SessionId, reason: EndReason) -> None:
         self.sessions.end(step, session, reason)
-        self._release(session)
+        self._release(step, session)
 
-    def _release(self, session: SessionId) -> None:
+    def _release(self, step: Step, session: SessionId) -> None:
         """What is bound to a session ends with it."""
+        self.objects.drop_pins(session)  # X3
+        if self.brokers.drop(session):  # M8
+            step.catalog_changed = True
 
     def _chain(self, step: Step, entry_hash: bytes) -> None:
         head = _LINK.pack(self.digest, step.position) + entry_hash

@@ -25,7 +25,7 @@ Invariants
 from dataclasses import dataclass
 from typing import Final
 
-from dray.machine.commands import Close, Expire, KeepAlive, Open, SessionKind
+from dray.machine.commands import Close, Expire, KeepAlive, Open, SessionKind, Swept
 from dray.machine.names import MAX_SESSION, SessionId
 from dray.machine.packing import Reader, Writer
 from dray.machine.step import EndReason, Outcome, SessionEnd, Step
@@ -196,7 +196,7 @@ class Sessions:
             # The oldest one's orphans are never swept: a leak, where memory without bound would be an outage.
             self._forget(min(self.ended))
 
-    def apply(self, step: Step, command: Close | KeepAlive | Expire) -> Verdict:
+    def apply(self, step: Step, command: Close | KeepAlive | Expire | Swept) -> Verdict:
         match command:
             case Close():
                 self.end(step, step.session, EndReason.CLOSED)
@@ -205,8 +205,10 @@ class Sessions:
                 return DONE
             case Expire():
                 return self._expire(step, command)
+            case Swept():
+                return self._sweep(command.sessions)
 
-    def sweep(self, numbers: tuple[SessionId, ...]) -> Verdict:
+    def _sweep(self, numbers: tuple[SessionId, ...]) -> Verdict:
         """Forget ended sessions; a live one is not swept."""
         if any(number in self.live for number in numbers):
             return refused(Why.LIVE, "a live session has no orphans")

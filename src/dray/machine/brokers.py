@@ -1,0 +1,116 @@
+"""Brokers: who serves clients, and where.
+
+Invariants
+    M8  A broker record lives exactly as long as its session, and a broker id
+        belongs to one live session at a time. A name that asks for an id
+        keeps the one it was given.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from dray.machine.commands import Listener, RegisterBroker
+from dray.machine.names import SessionId
+from dray.machine.packing import Reader, Writer
+from dray.machine.sessions import Session
+from dray.machine.step import Step
+from dray.machine.verdicts import BrokerRegistered, Verdict, Why, refused
+
+FIRST_GIVEN_ID: Final = 1
+MAX_NAMES: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """One live broker."""
+
+    broker_id: int
+    session: SessionId
+    name: str
+    zone: str
+    rack: str
+    listeners: tuple[Listener, ...]
+    started_ms: int
+    build: str
+    capacity: dict[str, str]
+
+
+class Brokers:
+    """The live brokers of a cluster, kept in domain 0."""
+
+    def __init__(self) -> None:
+        self.live: dict[int, Broker] = {}
+        self._given: dict[str, int] = {}
+        """The ids that the machine gave, by session name."""
+
+    def all(self) -> list[Broker]:
+        """By broker id."""
+        return [broker for _, broker in sorted(self.live.items())]
+
+    def of_session(self, session: SessionId) -> Broker | None:
+        return next((broker for broker in self.live.values() if broker.session == session), None)
+
+    def register(self, step: Step, command: RegisterBroker, writer: Session) -> Verdict:
+        if command.broker_id < -1:
+            return refused(Why.MALFORMED, "a broker id is not negative")
+        wanted = command.broker_id if command.broker_id >= 0 else self._given.get(writer.name, -1)
+        holder = self.live.get(wanted)
+        if holder is not None and holder.session != writer.id:
+            return refused(Why.LIVE, "a live broker has that id")  # M8
+        if wanted < 0:
+            if len(self._given) >= MAX_NAMES:
+                return refused(Why.LIMIT, "too many broker ids were given")
+            wanted = self._free_id()
+            self._given[writer.name] = wanted
+        self.drop(writer.id)
+        self.live[wanted] = Broker(
+            broker_id=wanted, session=writer.id, name=writer.name, zone=command.zone, rack=command.rack,
+            listeners=command.listeners, started_ms=command.started_ms, build=command.build,
+            capacity=dict(sorted(command.capacity.items())),
+        )  # fmt: skip
+        step.catalog_changed = True
+        step.given.append(wanted)
+        return BrokerRegistered(broker_id=wanted)
+
+    def drop(self, session: SessionId) -> bool:
+        """The session is over (M8)."""
+        broker = self.of_session(session)
+        if broker is not None:
+            del self.live[broker.broker_id]
+        return broker is not None
+
+    def _free_id(self) -> int:
+        taken = {*self.live, *self._given.values()}
+        candidate = FIRST_GIVEN_ID
+        while candidate in taken:
+            candidate += 1
+        return candidate
+
+    def dump(self, out: Writer) -> None:
+        out.values([len(self._given), len(self.live)])
+        for name, number in sorted(self._given.items()):
+            out.values([name, number])
+        for broker in self.all():
+            out.values([
+                broker.broker_id, broker.session, broker.name, broker.zone, broker.rack, broker.started_ms,
+                broker.build, list(broker.capacity), list(broker.capacity.values()),
+                [entry.name for entry in broker.listeners], [entry.host for entry in broker.listeners],
+                [entry.port for entry in broker.listeners],
+            ])  # fmt: skip
+
+    def load(self, source: Reader) -> None:
+        given, live = source.ints(2)
+        for _ in range(given):
+            row = source.row()
+            self._given[row.text()] = row.number()
+        for _ in range(live):
+            row = source.row()
+            number, session, name, zone, rack = row.number(), row.number(), row.text(), row.text(), row.text()
+            started_ms, build = row.number(), row.text()
+            capacity = dict(zip(row.texts(), row.texts(), strict=True))
+            addresses = zip(row.texts(), row.texts(), row.numbers(), strict=True)
+            self.live[number] = Broker(
+                broker_id=number, session=SessionId(session), name=name, zone=zone, rack=rack,
+                listeners=tuple(Listener(name=kind, host=host, port=port) for kind, host, port in addresses),
+                started_ms=started_ms, build=build, capacity=capacity,
+            )  # fmt: skip

@@ -1,0 +1,195 @@
+"""The offset index of one stream: one row for each accepted batch.
+
+Rows are packed columns, 36 bytes a row, not one object a row: a broker holds
+millions of them. A row says where its batch ends, in offsets and in bytes
+written since the stream began; where it starts is where the row before ends.
+Rows leave from the front only, when the log start has passed them.
+
+A cold row (Parquet, KFS, a sealed block) will name its file in a table beside
+these columns; its kind is told by the object it names, so the columns stay.
+
+Invariants
+    H1  The end of a stream is the end of its last row ever; it moves in the
+        same call that adds the row, never goes back, and survives the expiry
+        of all rows.
+    H2  Rows are dense: each starts where the one before ends, and has at
+        least one record; ends and sizes only grow.
+    H3  A lookup finds the row with the smallest end above an offset.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from dray.errors import Corrupt
+from dray.machine.names import ObjectId
+from dray.machine.packing import Reader, Writer
+
+LENGTH_BYTES: Final = 4
+"""Each batch lies behind a length in its object; sizes count it, rows do not show it."""
+
+BLOCK: Final = 512
+ROW_BYTES: Final = 36
+
+
+class IndexRow(NamedTuple):
+    """One row, unpacked."""
+
+    start: int
+    end: int
+    cumulative_size: int
+    """Bytes of all batches up to and with this one, lengths included."""
+    object: ObjectId
+    position: int
+    """Of the first byte of the batch in its object."""
+    size: int
+    """Bytes of the batch."""
+    max_timestamp_ms: int
+
+
+class Index:
+    """The rows of one stream. Row numbers are valid until rows are dropped."""
+
+    __slots__ = ("_ends", "_head", "_objects", "_peaks", "_positions", "_sizes", "_stamps", "end",
+                 "first_size", "first_start", "size")  # fmt: skip
+
+    def __init__(self) -> None:
+        self._ends: array[int] = array("Q")
+        self._sizes: array[int] = array("Q")
+        self._objects: array[int] = array("Q")
+        self._positions: array[int] = array("I")
+        self._stamps: array[int] = array("q")
+        self._head = 0
+        self._peaks: array[int] = array("q")
+        self.first_start = 0
+        self.first_size = 0
+        self.end = 0
+        self.size = 0
+
+    def __len__(self) -> int:
+        return len(self._ends) - self._head
+
+    def append(self, end: int, size: int, owner: ObjectId, position: int, stamp: int) -> None:
+        """Add a row; `end` and `size` are the stream's from here on."""
+        self._ends.append(end)  # H2: the caller gave end > self.end
+        self._sizes.append(size)
+        self._objects.append(owner)
+        self._positions.append(position)
+        self._stamps.append(stamp)
+        self.end = end  # H1
+        self.size = size
+
+    def find(self, offset: int) -> int | None:
+        """The number of the row that holds an offset: the smallest end above it (H3)."""
+        number = bisect_right(self._ends, offset, self._head)
+        return number - self._head if number < len(self._ends) else None
+
+    def row(self, number: int) -> IndexRow:
+        at = self._head + number
+        if number > 0:
+            start, before = self._ends[at - 1], self._sizes[at - 1]
+        else:
+            start, before = self.first_start, self.first_size
+        size = self._sizes[at]
+        return IndexRow(
+            start, self._ends[at], size, ObjectId(self._objects[at]), self._positions[at],
+            size - before - LENGTH_BYTES, self._stamps[at],
+        )  # fmt: skip
+
+    def rows(self, offset: int) -> Iterator[IndexRow]:
+        """The row that holds an offset and all behind it. Do not append or drop meanwhile."""
+        first = self.find(offset)
+        if first is not None:
+            for number in range(first, len(self)):
+                yield self.row(number)
+
+    def find_time(self, timestamp_ms: int) -> int | None:
+        """The number of the first row whose greatest timestamp is at or after a time."""
+        self._raise_peaks()
+        at, end = self._head, len(self._stamps)
+        while at < end:
+            block, inside = divmod(at, BLOCK)
+            upto = min(end, (block + 1) * BLOCK)
+            if inside == 0 and block < len(self._peaks) and self._peaks[block] < timestamp_ms:
+                at = upto
+                continue
+            for number in range(at, upto):
+                if self._stamps[number] >= timestamp_ms:
+                    return number - self._head
+            at = upto
+        return None
+
+    def find_latest_time(self) -> int | None:
+        """The number of the first row with the greatest timestamp of all."""
+        if not len(self):
+            return None
+        self._raise_peaks()
+        sealed, first = len(self._peaks), -(-self._head // BLOCK)
+        if sealed <= first:
+            return self.find_time(max(self._stamps[self._head :]))
+        loose = self._stamps[self._head : first * BLOCK] + self._stamps[sealed * BLOCK :]
+        return self.find_time(max(self._peaks[first:] + loose))
+
+    def count_below(self, offset: int) -> int:
+        """How many rows end at or below an offset."""
+        return bisect_right(self._ends, offset, self._head) - self._head
+
+    def count_within(self, size: int) -> int:
+        """How many rows end at or below a cumulative size."""
+        return bisect_right(self._sizes, size, self._head) - self._head
+
+    def end_of(self, count: int) -> int:
+        """Where the first `count` rows end."""
+        return self._ends[self._head + count - 1] if count else self.first_start
+
+    def stamps(self, count: int) -> "array[int]":
+        """The greatest timestamps of the first `count` rows."""
+        return self._stamps[self._head : self._head + count]
+
+    def objects(self, count: int) -> "array[int]":
+        """The objects of the first `count` rows, once for each row."""
+        return self._objects[self._head : self._head + count]
+
+    def drop(self, count: int) -> "array[int]":
+        """Take the first `count` rows away; returns the objects they named, once for each row."""
+        if count <= 0:
+            return array("Q")
+        owners = self.objects(count)
+        self._head += count
+        self.first_start = self._ends[self._head - 1]
+        self.first_size = self._sizes[self._head - 1]
+        if self._head >= BLOCK and 2 * self._head >= len(self._ends):
+            self._shift()
+        return owners
+
+    def _shift(self) -> None:
+        """Give memory back. It moves no more rows than were dropped since the last time."""
+        cut = self._head - self._head % BLOCK if len(self) else self._head
+        for column in (self._ends, self._sizes, self._objects, self._positions, self._stamps):
+            del column[:cut]
+        del self._peaks[: -(-cut // BLOCK)]
+        self._head -= cut
+
+    def _raise_peaks(self) -> None:
+        """Keep the greatest timestamp of each full block; a cache, not state."""
+        for block in range(len(self._peaks), len(self._stamps) // BLOCK):
+            self._peaks.append(max(self._stamps[block * BLOCK : (block + 1) * BLOCK]))
+
+    def dump(self, out: Writer) -> None:
+        out.values([self.first_start, self.first_size])
+        for column in (self._ends, self._sizes, self._objects, self._positions, self._stamps):
+            out.column(column[self._head :] if self._head else column)
+
+    @classmethod
+    def load(cls, source: Reader) -> "Index":
+        index = cls()
+        index.first_start, index.first_size = source.ints(2)
+        index._ends, index._sizes, index._objects = source.column("Q"), source.column("Q"), source.column("Q")
+        index._positions, index._stamps = source.column("I"), source.column("q")
+        rows = len(index._ends)
+        if any(len(c) != rows for c in (index._sizes, index._objects, index._positions, index._stamps)):
+            raise Corrupt("columns of a stream differ in length", rows=rows)
+        index.end = index._ends[-1] if rows else index.first_start  # H1: no second counter
+        index.size = index._sizes[-1] if rows else index.first_size
+        return index

@@ -1,0 +1,131 @@
+"""Committed offsets: how far each group has come.
+
+An offset is kept under its topic's id, not its name, so those of a deleted
+topic mean nothing to its successor; a sweeper takes them away later. Only
+simple commits (generation -1) are known here: membership comes with groups.
+
+Invariants
+    C1  A committed offset changes only by a later commit of its group; it
+        does not go back by itself.
+    C2  Expiry drops an offset only if it has not moved since it was looked
+        at, by machine time, and never while time is paused.
+    C3  A group without offsets is forgotten.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from dray.machine.commands import CommitOffsets, ExpireOffsets, OffsetKey, OffsetReason
+from dray.machine.names import TopicId
+from dray.machine.packing import Reader, Writer
+from dray.machine.step import Step
+from dray.machine.timeline import Timeline
+from dray.machine.verdicts import OffsetCode, OffsetsCommitted, OffsetsExpired, Verdict, Why, refused
+
+MAX_METADATA: Final = 4_096
+
+
+class Committed(NamedTuple):
+    """One committed offset."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_ms: int
+    commit_position: int
+    expire_ms: int
+    """-1: by the server's default, counted from the commit."""
+
+
+class Offsets:
+    """The committed offsets of the groups of a domain."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._groups: dict[str, dict[tuple[TopicId, int], Committed]] = {}
+        self._timeline = timeline
+
+    def find(self, group: str, topic_id: TopicId, partition: int) -> Committed | None:
+        return self._groups.get(group, {}).get((topic_id, partition))
+
+    def of_group(self, group: str) -> Iterator[tuple[TopicId, int, Committed]]:
+        """All offsets of a group, by topic id and partition; of topics since deleted too."""
+        for (topic_id, partition), committed in sorted(self._groups.get(group, {}).items()):
+            yield topic_id, partition, committed
+
+    def groups(self) -> list[str]:
+        return sorted(self._groups)
+
+    def due(self, group: str, retention_ms: int) -> list[OffsetKey]:
+        """What `ExpireOffsets` would drop now."""
+        return [
+            OffsetKey(topic_id=topic_id, partition=partition, commit_position=committed.commit_position)
+            for topic_id, partition, committed in self.of_group(group)
+            if self._is_expired(committed, retention_ms)
+        ]
+
+    def apply(self, step: Step, command: CommitOffsets | ExpireOffsets) -> Verdict:
+        if isinstance(command, CommitOffsets):
+            return self._commit(step, command)
+        return self._expire(step, command)
+
+    def _commit(self, step: Step, command: CommitOffsets) -> Verdict:
+        if command.generation != -1 or command.member:
+            return refused(Why.NOT_FOUND, "no such member")
+        now = self._timeline.time_ms
+        expire_ms = -1 if command.retention_ms < 0 else now + command.retention_ms
+        group = self._groups.get(command.group, {})
+        codes = []
+        for row in command.rows:
+            if len(row.metadata) > MAX_METADATA:
+                codes.append(OffsetCode.METADATA_TOO_LARGE)
+                continue
+            group[row.topic_id, row.partition] = Committed(
+                row.offset, row.leader_epoch, row.metadata, now, step.position, expire_ms
+            )  # C1
+            codes.append(OffsetCode.COMMITTED)
+        if group:
+            self._groups[command.group] = group
+            step.groups.append(command.group)
+        return OffsetsCommitted(codes=tuple(codes))
+
+    def _expire(self, step: Step, command: ExpireOffsets) -> Verdict:
+        if command.reason is OffsetReason.EXPIRED and self._timeline.paused:
+            return refused(Why.PAUSED, "expiry waits after a jump of time")  # C2
+        group = self._groups.get(command.group)
+        if group is None:
+            return OffsetsExpired(expired=0)
+        expired = 0
+        for row in command.rows:
+            committed = group.get((row.topic_id, row.partition))
+            if committed is None or committed.commit_position != row.commit_position:  # C2
+                continue
+            if command.reason is OffsetReason.EXPIRED and not self._is_expired(committed, command.retention_ms):
+                continue
+            del group[row.topic_id, row.partition]
+            expired += 1
+        if not group:
+            del self._groups[command.group]  # C3
+        if expired:
+            step.groups.append(command.group)
+        return OffsetsExpired(expired=expired)
+
+    def _is_expired(self, committed: Committed, retention_ms: int) -> bool:
+        expire_ms = committed.expire_ms if committed.expire_ms >= 0 else committed.commit_ms + retention_ms
+        return expire_ms <= self._timeline.time_ms
+
+    def dump(self, out: Writer) -> None:
+        out.values([len(self._groups)])
+        for name in self.groups():
+            out.values([name, len(self._groups[name])])
+            for topic_id, partition, committed in self.of_group(name):
+                out.values([topic_id, partition, *committed])
+
+    def load(self, source: Reader) -> None:
+        (groups,) = source.ints(1)
+        for _ in range(groups):
+            head = source.row()
+            group = self._groups[head.text()] = {}
+            for _ in range(head.number()):
+                row = source.row()
+                key = TopicId(row.raw()), row.number()
+                group[key] = Committed(row.number(), row.number(), row.text(), row.number(), row.number(), row.number())

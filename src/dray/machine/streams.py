@@ -1,0 +1,335 @@
+"""Streams: opened, appended to, cut from the front, closed.
+
+A stream is a log with a start that only rises and an end that only grows.
+`Append` brings the batches of one WAL object; each is judged for itself and
+either gets the next offsets of its stream or a reason. What the log start has
+passed is dropped in slices, and so is a closed stream.
+
+Invariants
+    H4  A batch gets offsets only in an open stream, from the object that its
+        entry's own session wrote; start = previous end, end = start +
+        records, size = previous + 4 + bytes. A refused batch changes nothing
+        and hinders no other.
+    H5  The log start only rises, never passes the end, and may lie inside a
+        row; rows go only when they lie wholly below it.
+    H6  A closed stream takes no batch and is never opened again.
+"""
+
+from array import array
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from dray.errors import Corrupt
+from dray.machine import producers
+from dray.machine.commands import (
+    MAX_SIGNED,
+    MAX_TIME_MS,
+    ROW,
+    Append,
+    CloseStream,
+    ExpireProducers,
+    FloorReason,
+    OpenStream,
+    RaiseFloor,
+)
+from dray.machine.garbage import Objects
+from dray.machine.index import LENGTH_BYTES, ROW_BYTES, Index
+from dray.machine.names import LogId, ObjectId, SessionId, StreamId, TopicId, WalId, domain_of, parse_wal_id
+from dray.machine.packing import Reader, Writer
+from dray.machine.sessions import Session
+from dray.machine.step import Step
+from dray.machine.timeline import Timeline
+from dray.machine.verdicts import (
+    CLOSED,
+    DONE,
+    FULL,
+    MALFORMED,
+    UNKNOWN_STREAM,
+    Appended,
+    FloorRaised,
+    ProducersExpired,
+    Refused,
+    StreamClosed,
+    Verdict,
+    Why,
+    refused,
+)
+
+BATCH_HEADER_BYTES: Final = 61
+MAX_RECORDS: Final = (1 << 31) - 1
+
+
+class Stream:
+    """One stream."""
+
+    __slots__ = ("closed", "id", "index", "opened_ms", "partition", "producer_floor", "producers", "start", "topic_id")
+
+    def __init__(self, number: StreamId, topic_id: TopicId, partition: int, opened_ms: int) -> None:
+        self.id = number
+        self.topic_id = topic_id
+        self.partition = partition
+        self.opened_ms = opened_ms
+        self.closed = False
+        self.start = 0
+        self.producer_floor = 0
+        """Producers below this id may begin anywhere (P2)."""
+        self.producers = bytearray()
+        self.index = Index()
+
+    @property
+    def end(self) -> int:
+        return self.index.end
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the rows that are still there."""
+        return self.index.size - self.index.first_size
+
+    def take(
+        self, owner: ObjectId, stamp: int, producer: int, sequence: int, records: int, size: int, position: int,
+        epoch: int, now_s: int,
+    ) -> int:  # fmt: skip
+        """Give a well-formed batch its offsets: the base, or why not (H4)."""
+        index = self.index
+        base = index.end
+        end, total = base + records, index.size + size + LENGTH_BYTES
+        if end > MAX_SIGNED or total > MAX_SIGNED:
+            return FULL
+        if producer >= 0:
+            given = producers.take(self.producers, self.producer_floor, producer, epoch, sequence, records, base, now_s)
+            if given < 0:
+                return given
+        index.append(end, total, owner, position, stamp)
+        return base
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """What the index and its companions hold, for budgets."""
+
+    streams: int
+    rows: int
+    objects: int
+    producer_states: int
+
+    @property
+    def bytes(self) -> int:
+        """An estimate of memory, growth of the columns included."""
+        return self.streams * 1_400 + self.rows * (ROW_BYTES + 6) + self.objects * 36 + self.producer_states * 92
+
+
+class Streams:
+    """The streams of a domain."""
+
+    def __init__(self, timeline: Timeline, objects: Objects) -> None:
+        self.open: dict[StreamId, Stream] = {}
+        """Open streams, and closed ones that still have rows."""
+        self.rows = 0
+        self.log_id = LogId(b"")
+        self.domain = 0
+        self._closed: array[int] = array("Q")
+        """Forgotten streams, sorted: 8 bytes each, so that none is opened twice (H6)."""
+        self._timeline = timeline
+        self._objects = objects
+
+    def find(self, number: StreamId) -> Stream | None:
+        return self.open.get(number)
+
+    def all(self) -> Iterator[Stream]:
+        for _, stream in sorted(self.open.items()):
+            yield stream
+
+    def footprint(self) -> Footprint:
+        """Counts every stream: ask now and then, not for each request."""
+        states = sum(len(stream.producers) for stream in self.open.values()) // producers.SIZE
+        return Footprint(
+            streams=len(self.open), rows=self.rows, objects=self._objects.count, producer_states=states
+        )  # fmt: skip
+
+    def is_closed(self, number: StreamId) -> bool:
+        at = bisect_left(self._closed, number)
+        return at < len(self._closed) and self._closed[at] == number
+
+    def append(self, step: Step, command: Append, writer: Session) -> Verdict:
+        """Judge every batch of an object; the object is recorded whatever becomes of them (X1)."""
+        name = parse_wal_id(command.wal_id)
+        denied = self._deny(step, command, writer, name.counter)
+        if denied is not None:
+            return denied
+        owner, now_s = self._objects.next, self._timeline.time_ms // 1000
+        given: list[int] = []
+        accepted = 0
+        for number, stamp, _, producer, sequence, records, size, position, epoch in ROW.iter_unpack(command.packed):
+            stream = self.open.get(number)
+            if stream is None or stream.closed:
+                answer = CLOSED if stream is not None or self.is_closed(number) else UNKNOWN_STREAM  # H6
+            elif not _well_formed(command.size, stamp, producer, sequence, records, size, position, epoch):
+                answer = MALFORMED
+            else:
+                answer = stream.take(owner, stamp, producer, sequence, records, size, position, epoch, now_s)
+                if answer >= 0:
+                    accepted += 1
+                    step.streams.append(number)
+            given.append(answer)
+        writer.commit_wal(name.counter)
+        self._objects.add(
+            step, log_id=self.log_id, session=name.session, counter=name.counter, size=command.size,
+            created_ms=command.created_ms, zone=command.zone, rows=accepted,
+        )  # fmt: skip
+        self.rows += accepted
+        step.given.extend(given)
+        return Appended(given)
+
+    def owns(self, name: WalId, session: SessionId) -> bool:
+        """Did this session of this log write the object? An older one's may be deleted already (H4)."""
+        parts = parse_wal_id(name)
+        return parts.log_id == self.log_id and parts.session == session
+
+    def apply(self, step: Step, command: OpenStream | CloseStream | RaiseFloor | ExpireProducers) -> Verdict:
+        if isinstance(command, OpenStream):
+            return self._open(step, command)
+        if domain_of(command.stream) != self.domain:
+            return refused(Why.FOREIGN, "the stream belongs to another domain")  # T1
+        if isinstance(command, CloseStream):
+            return self._close(step, command)
+        stream = self.open.get(command.stream)
+        if stream is None:
+            return refused(Why.NOT_FOUND, "no such stream")
+        if isinstance(command, ExpireProducers):
+            return self._expire_producers(stream, command)
+        return self._raise(step, stream, command)
+
+    def _deny(self, step: Step, command: Append, writer: Session, counter: int) -> Refused | None:
+        if not self.owns(command.wal_id, step.session):
+            return refused(Why.FOREIGN, "the object was written by another session or log")
+        if not command.packed:
+            return refused(Why.MALFORMED, "an append has at least one batch")
+        if not writer.may_commit_wal(counter):
+            return refused(Why.EXISTS, "the object was committed before, or is too old to know")  # X5
+        if not self._objects.has_room(self.log_id, command.zone):
+            return refused(Why.LIMIT, "too many zones")
+        return None
+
+    def _open(self, step: Step, command: OpenStream) -> Verdict:
+        if domain_of(command.stream) != self.domain:
+            return refused(Why.FOREIGN, "the stream belongs to another domain")  # T1
+        if self.is_closed(command.stream):
+            return refused(Why.STATE, "the stream was closed")  # H6
+        stream = self.open.get(command.stream)
+        if stream is not None:
+            same = (stream.topic_id, stream.partition) == (command.topic_id, command.partition)
+            if stream.closed or not same:
+                return refused(Why.EXISTS, "the stream is closed or belongs to another partition")
+            return DONE
+        stream = Stream(command.stream, command.topic_id, command.partition, self._timeline.time_ms)
+        if command.name_existed_before:
+            stream.producer_floor = command.producer_floor  # P2
+        self.open[command.stream] = stream
+        step.streams.append(command.stream)
+        return DONE
+
+    def _close(self, step: Step, command: CloseStream) -> Verdict:
+        if self.is_closed(command.stream):
+            return StreamClosed(left=0)
+        stream = self.open.get(command.stream)
+        if stream is None:
+            # The saga that would open it may still be under way: it comes too late (H6).
+            insort(self._closed, command.stream)
+            return StreamClosed(left=0)
+        if not stream.closed:
+            stream.closed = True
+            stream.start = stream.end
+            stream.producers = bytearray()
+            step.streams.append(stream.id)
+        self._drop(step, stream, min(command.limit, len(stream.index)))
+        left = len(stream.index)
+        if not left:
+            del self.open[stream.id]
+            insort(self._closed, stream.id)
+        return StreamClosed(left=left)
+
+    def _raise(self, step: Step, stream: Stream, command: RaiseFloor) -> Verdict:
+        if stream.closed:
+            return refused(Why.STATE, "the stream is closed")
+        match command.reason:
+            case FloorReason.TIME:
+                if self._timeline.paused:
+                    return refused(Why.PAUSED, "retention waits after a jump of time")  # Q7
+                floor = stream.index.end_of(self._count_expired(stream, command))
+            case FloorReason.SIZE:
+                spare = stream.index.size - command.bound
+                floor = stream.index.end_of(stream.index.count_within(spare) if spare > 0 else 0)
+            case FloorReason.DELETE_RECORDS:
+                if command.bound > stream.end:
+                    return refused(Why.STATE, "the new log start is beyond the end")  # H5
+                floor = command.bound
+        if floor > stream.start:
+            stream.start = floor  # H5
+            step.streams.append(stream.id)
+        below = stream.index.count_below(stream.start)
+        self._drop(step, stream, min(command.limit, below))
+        return FloorRaised(start=stream.start, left=max(0, below - command.limit))
+
+    def _count_expired(self, stream: Stream, command: RaiseFloor) -> int:
+        """Rows at the front that are too old; one without a timestamp is as old as its object."""
+        cutoff = self._timeline.time_ms - command.bound
+        stamps, owners = stream.index.stamps(command.limit), stream.index.objects(command.limit)
+        for count, (stamp, owner) in enumerate(zip(stamps, owners, strict=True)):
+            if (stamp if stamp >= 0 else self._objects.created_ms(owner)) >= cutoff:
+                return count
+        return len(stamps)
+
+    def _drop(self, step: Step, stream: Stream, count: int) -> None:
+        owners = stream.index.drop(count)
+        self.rows -= len(owners)
+        self._objects.release(step, owners)  # X1
+
+    def _expire_producers(self, stream: Stream, command: ExpireProducers) -> Verdict:
+        if self._timeline.paused:
+            return refused(Why.PAUSED, "expiry waits after a jump of time")  # Q7
+        cutoff_s = max(0, self._timeline.time_ms - command.idle_ms) // 1000
+        gone, following = producers.expire(stream.producers, command.start, command.limit, cutoff_s)
+        if gone:
+            stream.producer_floor = max(stream.producer_floor, gone[-1] + 1)  # P5
+        return ProducersExpired(expired=len(gone), next_start=following)
+
+    def dump(self, out: Writer) -> None:
+        out.values([len(self.open)])
+        out.column(self._closed)
+        for stream in self.all():
+            out.values([
+                stream.id, stream.topic_id, stream.partition, stream.opened_ms,
+                int(stream.closed), stream.start, stream.producer_floor,
+            ])  # fmt: skip
+            out.blob(stream.producers)
+            stream.index.dump(out)
+
+    def load(self, source: Reader) -> None:
+        (count,) = source.ints(1)
+        self._closed = source.column("Q")
+        for _ in range(count):
+            row = source.row()
+            stream = Stream(StreamId(row.number()), TopicId(row.raw()), row.number(), row.number())
+            stream.closed = bool(row.number())
+            stream.start, stream.producer_floor = row.number(), row.number()
+            stream.producers = producers.check_loaded(bytearray(source.blob()))
+            stream.index = Index.load(source)
+            if not stream.index.first_start <= stream.start <= stream.end:
+                raise Corrupt("log start lies outside its stream", stream=stream.id)
+            self.open[stream.id] = stream
+            self.rows += len(stream.index)
+
+
+def _well_formed(
+    object_size: int, stamp: int, producer: int, sequence: int, records: int, size: int, position: int, epoch: int
+) -> bool:
+    """Does a row make sense? Nothing behind this check can overflow a column."""
+    return (
+        0 < records <= MAX_RECORDS
+        and size > BATCH_HEADER_BYTES
+        and LENGTH_BYTES <= position <= object_size - size
+        and -1 <= stamp <= MAX_TIME_MS
+        and (producer == -1 or (producer >= 0 and epoch >= 0 and sequence >= 0))
+    )
