@@ -1,0 +1,1 @@
+"""Topics: their names and configs, and the sagas that make and delete them."""

@@ -1,0 +1,145 @@
+"""Topics are made and deleted by sagas that any replica can finish."""
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from dray.clock import SystemClock
+from dray.ids import SystemEntropy
+from dray.log import envelope
+from dray.log.memory import MemoryLog
+from dray.machine import commands
+from dray.machine.commands import CreateTopic, DeleteTopic, Genesis
+from dray.machine.names import domain_of
+from dray.machine.topics import TopicState
+from dray.replica.domains import Domains
+from dray.topics.errors import BadPartitions, BadTopicName, TopicExists, UnknownTopic
+from dray.topics.service import NewTopic, TopicService
+from tests.replica.domain import CLUSTER, replica_on
+
+
+async def cluster_logs(data_domains: int) -> dict[int, MemoryLog]:
+    logs = {}
+    for domain in range(1 if data_domains == 1 else data_domains + 1):
+        genesis = Genesis(cluster_id=CLUSTER, log_id=bytes([domain]) * 8, domain=domain, domains=data_domains)
+        logs[domain] = MemoryLog()
+        await logs[domain].append(
+            envelope.encode([commands.encode(genesis)], session=0, n=0, time_ms=10**12, seen_position=0, seen_digest=0)
+        )
+    return logs
+
+
+@asynccontextmanager
+async def broker(logs: dict[int, MemoryLog], name: str = "broker-1"):
+    async with AsyncExitStack() as stack:
+        replicas = {}
+        for domain, log in logs.items():
+            replicas[domain] = await stack.enter_async_context(replica_on(log.handle(), name).running())
+        domains = Domains(replicas)
+        yield TopicService(domains=domains, entropy=SystemEntropy(), clock=SystemClock()), domains
+
+
+def wanted(name: str = "orders", partitions: int = 5) -> NewTopic:
+    return NewTopic(name=name, partitions=partitions, replication_factor=1, configs={"retention.ms": "1000"})
+
+
+@pytest.mark.parametrize("data_domains", [1, 4])
+async def test_a_new_topic_is_visible_with_all_its_partitions_open(data_domains):
+    """R-191, T5: and its streams spread over the data domains (R-095)."""
+    async with broker(await cluster_logs(data_domains)) as (topics, domains):
+        topic = await topics.create(wanted(partitions=8))
+        assert topic.visible == 8
+        assert topic.configs == {"retention.ms": "1000"}
+        for stream in topic.streams:
+            assert domains.of(stream).machine.streams.find(stream).end == 0
+        spread = {domain_of(stream) for stream in topic.streams}
+        assert spread == ({0} if data_domains == 1 else set(range(1, data_domains + 1)))
+
+
+async def test_of_two_brokers_that_create_one_name_at_once_one_wins():
+    """R-191: one success, one refusal, one topic id."""
+    logs = await cluster_logs(2)
+    async with broker(logs, "broker-1") as (one, _), broker(logs, "broker-2") as (two, _):
+        answers = await asyncio.gather(one.create(wanted()), two.create(wanted()), return_exceptions=True)
+        made = [answer for answer in answers if not isinstance(answer, Exception)]
+        refused = [answer for answer in answers if isinstance(answer, TopicExists)]
+        assert (len(made), len(refused)) == (1, 1)
+        for service in (one, two):
+            assert (await service.find("orders")).id == made[0].id
+
+
+async def test_a_topic_made_through_another_broker_is_found_at_once():
+    """TS1, R-012: unknown is never said from memory."""
+    logs = await cluster_logs(1)
+    async with broker(logs, "broker-1") as (one, _), broker(logs, "broker-2") as (two, _):
+        for number in range(20):
+            topic = await one.create(wanted(f"t{number}", 1))
+            assert (await two.find(f"t{number}")).id == topic.id
+            assert (await two.find_id(topic.id)).name == f"t{number}"
+
+
+async def test_a_creation_that_stopped_halfway_is_invisible_and_any_broker_finishes_it():
+    """R-191: crash after CreateTopic."""
+    logs = await cluster_logs(3)
+    async with broker(logs, "broker-1") as (_, domains):
+        await domains.catalog.propose(CreateTopic(topic_id=b"i" * 16, name="orders", partitions=6))
+    async with broker(logs, "broker-2") as (topics, domains):
+        with pytest.raises(UnknownTopic):
+            await topics.find("orders")
+        assert topics.visible() == []
+        with pytest.raises(TopicExists):
+            await topics.create(wanted())
+        await topics.finish(b"i" * 16)
+        assert (await topics.find("orders")).visible == 6
+
+
+async def test_a_deletion_that_stopped_halfway_is_finished_by_any_broker():
+    """R-193: crash after DeleteTopic; the name is free at once."""
+    logs = await cluster_logs(3)
+    async with broker(logs, "broker-1") as (topics, domains):
+        old = await topics.create(wanted())
+        streams = list(old.streams)
+        await domains.catalog.propose(DeleteTopic(topic_id=old.id))
+    async with broker(logs, "broker-2") as (topics, domains):
+        new = await topics.create(wanted())
+        assert new.id != old.id
+        assert not set(new.streams) & set(streams)
+        await topics.finish(old.id)
+        assert domains.catalog.machine.topics.find(old.id) is None
+        for stream in streams:
+            assert domains.of(stream).machine.streams.is_closed(stream)
+
+
+async def test_after_delete_returns_every_stream_is_closed():
+    """TS2."""
+    async with broker(await cluster_logs(2)) as (topics, domains):
+        topic = await topics.create(wanted())
+        await topics.delete(topic)
+        for stream in topic.streams:
+            assert domains.of(stream).machine.streams.is_closed(stream)
+        with pytest.raises(UnknownTopic):
+            await topics.find("orders")
+        with pytest.raises(UnknownTopic):
+            await topics.delete(topic)
+
+
+async def test_partitions_are_added_and_old_streams_stay():
+    """R-194."""
+    async with broker(await cluster_logs(2)) as (topics, _):
+        topic = await topics.create(wanted(partitions=2))
+        before = list(topic.streams)
+        await topics.add_partitions(topic, 5)
+        after = await topics.find("orders")
+        assert after.state is TopicState.READY
+        assert after.visible == 5
+        assert after.streams[:2] == before
+        with pytest.raises(BadPartitions):
+            await topics.add_partitions(after, 5)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "ä", "x" * 250])
+async def test_a_name_that_kafka_would_refuse_is_refused(name):
+    async with broker(await cluster_logs(1)) as (topics, _):
+        with pytest.raises(BadTopicName):
+            await topics.create(wanted(name))
