@@ -99,22 +99,55 @@ def written(side: Callable[..., object], columns: RawColumns, room: int, *args: 
 @settings(max_examples=150)
 @given(
     records=record_lists,
-    bounds=st.tuples(st.integers(-1, 13), st.integers(-1, 13)),
+    bounds=st.tuples(st.integers(-1, 4), st.integers(-1, 15)),
     room=st.sampled_from((3, 10, 60, 300, 5_000)),
     limit=st.sampled_from((-(2**63), 0, 50, 200, 2**63 - 1)),
     one_time=st.booleans(),
     wide=st.booleans(),
+    second_base=st.sampled_from((-(2**63), 40, 41, 43, 2**63 - 1)),
 )
 def test_both_write_the_same_records(
-    records: list[NewRecord], bounds: tuple[int, int], room: int, limit: int, one_time: bool, wide: bool
+    records: list[NewRecord],
+    bounds: tuple[int, int],
+    room: int,
+    limit: int,
+    one_time: bool,
+    wide: bool,
+    second_base: int,
 ):
-    """B3: what was asked for, what did not fit, and not a byte outside."""
-    parts: list[Part] = [(records_bytes(records), len(records), 40, records[0].timestamp, False)]
+    """B3: what was asked for, what did not fit, where offsets leave a gap, and not a byte outside."""
+    parts: list[Part] = [
+        (records_bytes(records[:2]), len(records[:2]), 40, records[0].timestamp, False),
+        (records_bytes(records), len(records), second_base, records[0].timestamp, False),
+    ]
     columns = pure.to_columns(parts, 0 if wide else 2**31 - 1)
     args = (*bounds, limit, one_time)
     assert written(_kernel.write_records, columns, room, *args) == written(
         pure_write.write_records, columns, room, *args
     )
+
+
+@pytest.mark.parametrize("side", [_kernel.write_records, pure_write.write_records], ids=["kernel", "twin"])
+@pytest.mark.parametrize(
+    ("second_base", "second_time", "one_time", "rows"),
+    [
+        (42, 7, False, 4),
+        (43, 7, False, 2),
+        (41, 7, False, 2),
+        (42, 8, False, 4),
+        (42, 8, True, 2),
+        (42, 7, True, 4),
+        (42, -(2**63), False, 2),
+    ],
+)
+def test_a_batch_ends_at_a_gap_and_with_one_time_where_the_time_changes(
+    side: Callable[..., object], second_base: int, second_time: int, one_time: bool, rows: int
+):
+    """B3: the last case is a delta that 64 bits cannot hold."""
+    data = records_bytes([NewRecord(b"k", b"v", 7)] * 2)
+    columns = pure.to_columns([(data, 2, 40, 7, False), (data, 2, second_base, second_time, False)])
+    written_rows, size, _ = side(bytearray(1_000), 0, columns, 0, 4, 1_000, one_time)  # type: ignore[misc]
+    assert (written_rows, size) == (rows, len(data) // 2 * rows)
 
 
 @given(records=record_lists)

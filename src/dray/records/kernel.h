@@ -2,13 +2,9 @@
  *
  * No Python in here: these functions parse hostile bytes, and a C harness can
  * fuzz them under sanitizers with allocations of the exact size, which Python's
- * own buffers would hide (tools/fuzz_kernel.c). dray/records/pure.py is the
- * twin: same results, same faults, same places.
- *
- * Invariants
- *     B3  as in pure.py.
- *     B6  No function reads outside the buffers it was given, nor writes
- *         outside their capacity, even if the input changes under its hands.
+ * own buffers would hide (tools/fuzz_kernel.c). pure.py and pure_write.py are
+ * the twin: same results, same faults, same places (B3). No function reads or
+ * writes outside its buffers, even if the input changes under its hands (B6).
  */
 #ifndef DRAY_KERNEL_H
 #define DRAY_KERNEL_H

@@ -2,6 +2,10 @@
 
 Both offer `scan`, `to_columns` and `write_records` with the same signatures;
 `dray.records.pure` and `pure_write` describe them.
+
+Invariants
+    B6  The kernel reads nothing outside the buffers it was given and writes
+        nothing outside their room, even if its input changes under its hands.
 """
 
 from dray.records import pure, pure_write
