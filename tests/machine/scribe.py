@@ -3,7 +3,7 @@
 import itertools
 
 from dray.log import envelope
-from dray.machine.commands import Command, Genesis, Open, SessionKind, encode
+from dray.machine.commands import Command, Genesis, KeepAlive, Open, SessionKind, encode
 from dray.machine.machine import Machine
 from dray.machine.names import LogId, SessionId
 from dray.machine.step import Applied
@@ -63,6 +63,13 @@ class Writer:
 
     def pass_time(self, ms: int) -> None:
         self.time_ms += ms
+
+    def live(self, ms: int) -> None:
+        """Let time pass with keep-alives, so that it does not jump."""
+        while ms > 0:
+            self.pass_time(min(ms, HOUR // 2))
+            ms -= HOUR // 2
+            self.send(KeepAlive())
 
     def entry(self, *commands: Command, n: int | None = None, version: int = 1) -> bytes:
         number = self.n + 1 if n is None else n

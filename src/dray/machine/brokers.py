@@ -102,7 +102,8 @@ class Brokers:
         given, live = source.ints(2)
         for _ in range(given):
             row = source.row()
-            self._given[row.text()] = row.number()
+            name = row.text()
+            self._given[name] = row.number()
         for _ in range(live):
             row = source.row()
             number, session, name, zone, rack = row.number(), row.number(), row.text(), row.text(), row.text()

@@ -291,7 +291,8 @@ class Objects:
             self.dead[ObjectId(number)] = Death(position=position, time_ms=time_ms, deleting=bool(deleting))
         for _ in range(pins):
             row = source.row()
-            self.pins[SessionId(row.number()), row.text()] = row.number()
+            key = SessionId(row.number()), row.text()
+            self.pins[key] = row.number()
         numbers, kept = source.column("Q"), source.column("H")
         columns = [source.column(code) for code in "IIIqHH"]
         self._load_blocks(numbers, kept, columns)

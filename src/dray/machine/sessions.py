@@ -137,11 +137,11 @@ class Sessions:
 
     def tick(self, writer: Session, claimed_ms: int) -> None:
         """An executed entry moves machine time (Q7)."""
-        self._timeline.advance(writer, claimed_ms, lambda: self.newest_clock(besides=writer.id))
+        self._timeline.advance(writer, claimed_ms, lambda: self.oldest_clock(besides=writer.id))
 
-    def newest_clock(self, *, besides: SessionId) -> int | None:
-        """The newest sure time of the other live sessions, if there are any."""
-        return max((other.clock_ms for other in self.live.values() if other.id != besides), default=None)
+    def oldest_clock(self, *, besides: SessionId) -> int | None:
+        """The sure time of the other live session that is furthest behind, if there are others."""
+        return min((other.clock_ms for other in self.live.values() if other.id != besides), default=None)
 
     def open(self, step: Step, command: Open, version: int) -> Verdict:
         """Judge an Open (Q4); it closes the older session of its name."""
@@ -157,7 +157,7 @@ class Sessions:
         number = self.new_id(command)
         proven = proves(command.wall_ms, command.store_date_ms, accept_clock=command.accept_clock)
         sure_ms, lead_ms = self._timeline.open(
-            command.wall_ms, proven=proven, others_ms=self.newest_clock(besides=number)
+            command.wall_ms, proven=proven, others_ms=self.oldest_clock(besides=number)
         )
         session = Session(
             id=number, name=command.name, nonce=command.nonce, instance=command.instance, kind=command.kind,

@@ -15,9 +15,11 @@ again and again gains nothing: any number of clocks that are ten years ahead
 move machine time by one hour in all, and when they are gone it stands still
 until sure time has caught up.
 
-A claim that is more than an hour beyond every other live session is cut to
-that hour, so one broken clock among several cannot run away within its
-session either. A session that is alone is believed: nobody can contradict it.
+A claim that is more than an hour beyond any other live session is cut to that
+hour, so broken clocks cannot run away within their sessions either, as long
+as one that works is among them. (A dead session holds time back until it is
+expired, which needs no machine time.) A session that is alone is believed:
+nobody can contradict it.
 
 After a jump (an open that moves time by more than a minute, or any entry that
 moves it by more than an hour) retention, expiry and garbage pause until sure
@@ -25,8 +27,8 @@ time has moved one hour further; leads do not shorten that hour.
 
 Invariants
     Q7  Machine time never runs back; within a session it advances by what
-        the writer claims to have seen pass, at most an hour beyond the other
-        live sessions; only an open may jump: by at most an hour beyond sure
+        the writer claims to have seen pass, at most an hour beyond any other
+        live session; only an open may jump: by at most an hour beyond sure
         time, or, alone, as far as the store's date within five minutes or
         an operator vouches for.
 """
@@ -74,7 +76,7 @@ class Timeline:
         self.time_ms = self.sure_ms = min(max(wall_ms, 0), MAX_TIME_MS)
 
     def open(self, wall_ms: int, *, proven: bool, others_ms: int | None) -> tuple[int, int]:
-        """Start a line: (its sure time, its lead). `others_ms` is the newest clock of the other live sessions."""
+        """Start a line: (its sure time, its lead). `others_ms` is the oldest clock of the other live sessions."""
         before, sure = self.time_ms, self.sure_ms
         highest = sure + HOUR_MS
         if proven:

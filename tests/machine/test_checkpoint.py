@@ -1,0 +1,115 @@
+"""A machine as bytes, and back."""
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dray.errors import Corrupt
+from dray.machine import checkpoint
+from dray.machine.checkpoint import TooNew
+from dray.machine.machine import Machine
+
+from .shop import Shop
+from .world import World
+
+
+def fold(entries, machine=None) -> Machine:
+    machine = machine if machine is not None else Machine()
+    for position, raw in entries:
+        machine.apply(position, raw)
+    return machine
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_loaded_machine_goes_on_exactly_like_the_one_that_was_dumped(seed):
+    """K2, R-021: fold = load + fold, cut anywhere."""
+    print(f"seed={seed}")
+    world = World(seed).run(500)
+    entries = world.tape.entries
+    whole = checkpoint.dump(world.machine)
+    assert checkpoint.dump(fold(entries)) == whole
+    dice = random.Random(seed)
+    for _ in range(4):
+        cut = dice.randrange(len(entries))
+        first = fold(entries[:cut])
+        loaded = checkpoint.load(checkpoint.dump(first))
+        assert checkpoint.fingerprint(loaded) == checkpoint.fingerprint(first)
+        assert checkpoint.dump(fold(entries[cut:], loaded)) == whole
+
+
+def test_a_checkpoint_does_not_depend_on_hash_seeds():
+    """K2, M4: three processes with three hash seeds fold one log into the same bytes."""
+    here = Path(__file__).parent.parent
+    program = (
+        f"import sys; sys.path.insert(0, {str(here)!r})\n"
+        "from machine.world import World\n"
+        "from dray.machine import checkpoint\n"
+        "w = World(11).run(400)\n"
+        "print(w.machine.position, w.machine.digest, checkpoint.fingerprint(w.machine))\n"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", program], env={**os.environ, "PYTHONHASHSEED": seed}, check=True,
+            capture_output=True, text=True,
+        ).stdout
+        for seed in ("0", "1", "4242")
+    }  # fmt: skip
+    assert len(found) == 1, found
+
+
+def test_damage_anywhere_is_found():
+    """K3, R-064"""
+    good = checkpoint.dump(World(3).run(120).machine)
+    dice = random.Random(1)
+    for at in {*range(24), *(dice.randrange(len(good)) for _ in range(300)), len(good) - 1}:
+        bad = bytearray(good)
+        bad[at] ^= 1 << dice.randrange(8)
+        with pytest.raises((Corrupt, TooNew)):
+            checkpoint.load(bytes(bad))
+    for size in (0, 5, 20, 52, len(good) // 2, len(good) - 1):
+        with pytest.raises(Corrupt):
+            checkpoint.load(good[:size])
+    with pytest.raises(Corrupt):
+        checkpoint.load(good + b"x")
+
+
+def test_a_body_that_makes_no_sense_is_corrupt_even_with_a_good_hash():
+    """K3"""
+    good = checkpoint.dump(World(3).run(120).machine)
+    dice = random.Random(2)
+    loaded = 0
+    for _ in range(400):
+        bad = bytearray(good)
+        for _ in range(dice.randrange(1, 4)):
+            bad[dice.randrange(20, len(good) - 32)] = dice.randrange(256)
+        bad[-32:] = checkpoint._hash(bytes(bad[:-32]))
+        try:
+            checkpoint.load(bytes(bad))
+            loaded += 1
+        except (Corrupt, TooNew):
+            pass
+    print(f"loaded={loaded}")
+
+
+def test_newer_bytes_say_so():
+    """K3"""
+    good = bytearray(checkpoint.dump(Shop().machine))
+    good[8] = 2
+    with pytest.raises(TooNew, match="newer"):
+        checkpoint.load(bytes(good))
+
+
+def test_a_checkpoint_carries_the_digest():
+    """M4, Q6"""
+    shop = Shop()
+    loaded = checkpoint.load(checkpoint.dump(shop.machine))
+    assert (loaded.position, loaded.digest) == (shop.machine.position, shop.machine.digest)
+    assert len(checkpoint.content_hash(checkpoint.dump(loaded))) == 32
+
+
+def test_an_empty_machine_survives():
+    assert checkpoint.fingerprint(checkpoint.load(checkpoint.dump(Machine()))) == checkpoint.fingerprint(Machine())

@@ -1,0 +1,140 @@
+"""The packed index against a list of rows."""
+
+import random
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from dray.machine.index import BLOCK, Index, IndexRow
+from dray.machine.packing import Reader, Writer
+
+
+class Twin:
+    """The same index as a plain list."""
+
+    def __init__(self) -> None:
+        self.rows: list[IndexRow] = []
+        self.end = 0
+        self.size = 0
+
+    def append(self, records: int, size: int, owner: int, position: int, stamp: int) -> None:
+        total = self.size + size + 4
+        self.rows.append(IndexRow(self.end, self.end + records, total, owner, position, size, stamp))
+        self.end += records
+        self.size = total
+
+    def find(self, offset: int) -> int | None:
+        return next((number for number, row in enumerate(self.rows) if row.end > offset), None)
+
+    def find_time(self, timestamp: int) -> int | None:
+        return next((number for number, row in enumerate(self.rows) if row.max_timestamp_ms >= timestamp), None)
+
+
+def append(index: Index, twin: Twin, records: int, size: int, owner: int, position: int, stamp: int) -> None:
+    index.append(index.end + records, index.size + size + 4, owner, position, stamp)
+    twin.append(records, size, owner, position, stamp)
+
+
+def reload(index: Index) -> Index:
+    out = Writer()
+    index.dump(out)
+    source = Reader(memoryview(out.body()))
+    loaded = Index.load(source)
+    source.finish()
+    return loaded
+
+
+def equal(index: Index, twin: Twin) -> None:
+    assert (index.end, index.size, len(index)) == (twin.end, twin.size, len(twin.rows))
+    assert [index.row(number) for number in range(len(index))] == twin.rows
+
+
+class OneStream(RuleBasedStateMachine):
+    """Rows come at the end and go at the front, in any order; checkpoints in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.index, self.twin = Index(), Twin()
+
+    @rule(
+        count=st.sampled_from([1, 2, 7, BLOCK - 1, BLOCK, 3 * BLOCK]),
+        records=st.integers(1, 2**31 - 1), size=st.integers(62, 2**32 - 1), stamp=st.integers(-1, 10_000),
+    )  # fmt: skip
+    def batches_come(self, count: int, records: int, size: int, stamp: int) -> None:
+        for step in range(count):
+            append(self.index, self.twin, records, size, step, step, (stamp + step * 7919) % 10_000 - 1)
+
+    @rule(share=st.floats(0, 1))
+    def rows_go(self, share: float) -> None:
+        count = int(share * len(self.index))
+        assert list(self.index.drop(count)) == [row.object for row in self.twin.rows[:count]]
+        del self.twin.rows[:count]
+
+    @rule()
+    def the_process_restarts(self) -> None:
+        self.index = reload(self.index)
+
+    @rule(at=st.integers(-5, 10_005))
+    def somebody_asks_for_a_time(self, at: int) -> None:
+        assert self.index.find_time(at) == self.twin.find_time(at)
+        greatest = max((row.max_timestamp_ms for row in self.twin.rows), default=None)
+        assert self.index.find_latest_time() == (None if greatest is None else self.twin.find_time(greatest))
+
+    @rule(data=st.data())
+    def somebody_asks_for_an_offset(self, data: st.DataObject) -> None:
+        offset = data.draw(st.integers(0, self.twin.end + 2))
+        assert self.index.find(offset) == self.twin.find(offset)  # H3
+
+    @invariant()
+    def both_hold_the_same(self) -> None:
+        assert (self.index.end, self.index.size, len(self.index)) == (
+            self.twin.end,
+            self.twin.size,
+            len(self.twin.rows),
+        )
+        assert self.index.first_start == (self.twin.rows[0].start if self.twin.rows else self.twin.end)
+
+
+TestOneStream = OneStream.TestCase
+TestOneStream.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+
+
+def test_every_offset_of_a_log_is_found_in_the_row_that_holds_it():
+    """H2, H3, R-019, R-046, R-061, R-062"""
+    dice = random.Random(7)
+    index, twin = Index(), Twin()
+    for number in range(1_000):
+        append(index, twin, dice.randint(1, 9), dice.randint(62, 999), number, 4 * number, number)
+    equal(index, twin)
+    for offset in range(index.end):
+        row = index.row(index.find(offset))
+        assert row.start <= offset < row.end
+    assert index.find(index.end) is None
+    assert [row.start for row in index.rows(0)][1:] == [row.end for row in index.rows(0)][:-1]
+    index.drop(990)
+    twin.rows = twin.rows[990:]
+    equal(index, twin)
+
+
+def test_the_end_survives_the_expiry_of_all_rows():
+    """H1, R-063, R-200"""
+    index, twin = Index(), Twin()
+    for round_ in range(5):
+        for _ in range(700):
+            append(index, twin, 3, 100, 1, 4, 0)
+        index.drop(len(index))
+        twin.rows.clear()
+        index = reload(index)
+        assert index.end == (round_ + 1) * 2_100
+        assert index.find(0) is None
+        equal(index, twin)
+
+
+def test_memory_comes_back_when_rows_go():
+    index = Index()
+    for number in range(100_000):
+        index.append(number + 1, (number + 1) * 100, number, 4, 0)
+        if number % 3 == 0:
+            index.drop(min(5, len(index) - 10)) if len(index) > 10 else None
+    assert len(index._ends) <= 2 * len(index) + 2 * BLOCK
