@@ -321,7 +321,7 @@ def _translate(error: OSError, path: Path) -> DrayError:
             return ReadOnly("the directory does not take writes: remount it or change its owner", path=path)
         case errno.EEXIST:
             return Conflict("the name exists", path=path)
-        case errno.ENOENT | errno.ENOTDIR:
+        case errno.ENOENT | errno.ENOTDIR | errno.EISDIR:
             return NotFound("no such file", path=path)
         case errno.EIO:
             return Corrupt("the disk reports an input/output error", path=path)

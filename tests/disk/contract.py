@@ -100,6 +100,8 @@ class DiskContract:
         assert found is not None
         assert found.is_dir
         assert disk.size(root / "x") is None
+        with pytest.raises(NotFound):
+            disk.read(root / "x")
         disk.sync_dir(root / "x" / "y" / "z")
 
     def test_a_directory_where_a_file_is_gets_an_error(self, disk: Disk, root: Path) -> None:

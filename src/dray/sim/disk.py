@@ -320,10 +320,8 @@ class FakeDisk:
 
     def _inode(self, path: Path) -> _Inode:
         node = self._find(path)
-        if node is None:
+        if not isinstance(node, _Inode):
             raise NotFound("no such file", path=path)
-        if isinstance(node, _Dir):
-            raise Unavailable("the disk call failed", path=path, reason="is a directory")
         return node
 
     def _parent(self, path: Path) -> _Dir:
