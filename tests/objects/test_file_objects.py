@@ -1,6 +1,7 @@
 """Objects in a directory: the contract on a real and on a fake disk, a crash at every call, and bad disks."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -82,6 +83,17 @@ async def test_a_repeat_after_a_killed_process_is_acknowledged_only_when_durable
         assert await content_of(await opened(disk, process=2), NAME) == BODY, disk
 
 
+async def test_a_file_that_something_else_copied_there_is_made_durable_before_a_put_is_acknowledged() -> None:
+    """O3, after a restore that synced nothing."""
+    disk = FakeDisk()
+    objects = await opened(disk)
+    await objects.put("dir/other", [b"x"])
+    disk.create(ROOT / "dir" / "copied").write([BODY])
+    await objects.put("dir/copied", [BODY])
+    disk.crash()
+    assert await content_of(await opened(disk, process=1), "dir/copied") == BODY
+
+
 async def test_a_loser_is_told_only_of_a_winner_that_stays() -> None:
     """O2: the first process links its object and dies; the second, with other bytes, loses to it for good or wins."""
     outcomes = set()
@@ -103,7 +115,7 @@ async def test_concurrent_puts_share_directory_syncs_and_none_is_acknowledged_be
     """O6, with a crash at every call of eight puts in flight."""
     names = [f"dir/{number}" for number in range(8)]
     fewest = 1_000
-    for disk in every_crash(seeds=(None, 0, 1)):
+    for run, disk in enumerate(every_crash(seeds=(None, *range(8)))):
         acknowledged: list[str] = []
         syncs: list[Path] = []
         disk.on_call = lambda name, path, syncs=syncs: syncs.append(path) if name == "sync_dir" else None
@@ -113,7 +125,7 @@ async def test_concurrent_puts_share_directory_syncs_and_none_is_acknowledged_be
             acknowledged.append(name)
 
         with disk.until_crash():
-            objects = FileObjects(ROOT, disk, YieldingOffload(), SeededEntropy(0))
+            objects = FileObjects(ROOT, disk, YieldingOffload(run), SeededEntropy(0))
             await objects.open()
             async with asyncio.TaskGroup() as group:
                 for name in names:
@@ -126,19 +138,24 @@ async def test_concurrent_puts_share_directory_syncs_and_none_is_acknowledged_be
 
 
 class YieldingOffload(InlineOffload):
-    """Inline, but others run before and after the call, as with threads."""
+    """Inline, but others run for a while before and after the call, as with threads."""
+
+    def __init__(self, seed: int) -> None:
+        self._dice = random.Random(seed)
 
     async def run(self, function, /, *args, **kwargs):  # type: ignore[no-untyped-def]
-        await asyncio.sleep(0)
+        for _ in range(self._dice.randint(0, 4)):
+            await asyncio.sleep(0)
         result = function(*args, **kwargs)
-        await asyncio.sleep(0)
+        for _ in range(self._dice.randint(0, 4)):
+            await asyncio.sleep(0)
         return result
 
 
 async def test_a_put_whose_leader_is_cancelled_is_still_synced() -> None:
     """O6: whoever waits takes over."""
     disk = FakeDisk()
-    offload = YieldingOffload()
+    offload = YieldingOffload(0)
     objects = FileObjects(ROOT, disk, offload, SeededEntropy(0))
     tasks = [asyncio.ensure_future(objects.put(f"dir/{number}", [b"x"])) for number in range(4)]
     for _ in range(40):
