@@ -159,7 +159,7 @@ def _put_error(error: Exception, path: str) -> DrayError:
 def _error(error: Exception, op: str, name: str) -> DrayError:
     """What the caller does next. The text of a request stays in the cause: it is long, and not for users."""
     status, code = _status(error), _code(error)
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or code in _CREDENTIALS:
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or status in (401, 403) or code in _CREDENTIALS:
         return Denied(
             "the store refused the credentials: correct them, or allow this operation",
             op=op,

@@ -135,6 +135,7 @@ def _s3(bucket: str, prefix: str | None, options: StoreOptions) -> "S3Store":
         "unsigned_payload": over_tls,
         "virtual_hosted_style_request": options.virtual_hosted,
         "conditional_put": "etag",
+        "disable_bulk_delete": True,  # one name is one plain DELETE; not every store has the bulk form
     }
     if options.endpoint is not None:
         config["endpoint"] = options.endpoint

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dray.buffers import Buffer
-from dray.objects.port import NoSuchObject, Objects, ShortObject
+from dray.objects.port import NoSuchObject, Objects, ShortObject, StoreUnavailable
 
 
 def total_bytes(parts: Sequence[Buffer]) -> int:
@@ -24,7 +24,10 @@ def equal(found: Buffer, parts: Sequence[Buffer]) -> bool:
 
 
 async def holds(objects: Objects, path: str, parts: Sequence[Buffer]) -> bool | None:
-    """True if the name holds these bytes, False if it holds others, None if there is no such object."""
+    """True if the name holds these bytes, False if it holds others, None if there is no such object.
+
+    An answer that ends early says nothing about the object: `StoreUnavailable`.
+    """
     size = total_bytes(parts)
     try:
         if (await objects.head(path)).size != size:
@@ -32,5 +35,5 @@ async def holds(objects: Objects, path: str, parts: Sequence[Buffer]) -> bool | 
         return equal(await objects.get(path, 0, size), parts)
     except NoSuchObject:
         return None
-    except ShortObject:
-        return False
+    except ShortObject as error:
+        raise StoreUnavailable("the object could not be read back whole", name=path) from error
