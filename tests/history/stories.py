@@ -67,8 +67,8 @@ class Story:
     def producer(self, name="w", **promises):
         return self.note(ProducerOpened(producer=name, **promises), process=name)
 
-    def send(self, value, offset=None, *, tp=TP, p="w", status="ok", at=None, crc=None):
-        call = Send(tp=tp, value=value, crc=crc_of(value) if crc is None else crc, producer=p)
+    def send(self, value, offset=None, *, tp=TP, p="w", producer=None, status="ok", at=None):
+        call = Send(tp=tp, value=value, crc=crc_of(value), producer=producer or p)
         return self.op(p, call, Sent(offset=offset), status=status, at=at)
 
     def assign(self, positions=None, *, p="c", drain=False, at=None):

@@ -125,8 +125,15 @@ class LogEvidence:
         """The highest offset that surely existed; -1 if none."""
         return self._mark_tops[-1] if self._mark_tops else -1
 
-    def floor(self) -> int:
-        """The highest EARLIEST that was seen: retention may have removed what lies below."""
+    def floor(self, *, retention: bool = True) -> int:
+        """Retention may have removed what lies below: the highest EARLIEST that was seen.
+
+        Of a topic that was deleted nobody can ask any more, so all of it may have been.
+        """
+        if not retention:
+            return 0
+        if not self.life.survives:
+            return self.top() + 1
         return max((op.result.offset for op in self.earliest if isinstance(op.result, At)), default=0)
 
 

@@ -24,7 +24,9 @@ NONE = -1
 @dataclass(slots=True)
 class _Register:
     commits: list[Op] = field(default_factory=list)
-    """Not failed, in the order of their invokes."""
+    """All that may have been taken."""
+    confirmed: list[Op] = field(default_factory=list)
+    """Those that surely were, by this life of the topic."""
     reads: list[Op] = field(default_factory=list)
 
 
@@ -43,21 +45,22 @@ def _registers(history: History) -> dict[tuple[str, Partition, int], _Register]:
         call = op.call
         if not isinstance(call, Commit | Committed) or op.status is Status.FAIL:
             continue
-        life = history.life_of(call.tp, op.start_ns, op.end_ns)
-        if life is None:
-            continue
-        register = registers.setdefault((call.group, call.tp, life.number), _Register())
-        if isinstance(call, Commit):
-            register.commits.append(op)
-        elif op.status is Status.OK and life.survives:
-            register.reads.append(op)
+        lives = history.lives_of(call.tp, op.start_ns, op.end_ns)
+        for life in lives:
+            register = registers.setdefault((call.group, call.tp, life.number), _Register())
+            if isinstance(call, Commit):
+                register.commits.append(op)
+                if op.status is Status.OK and len(lives) == 1:
+                    register.confirmed.append(op)
+            elif op.status is Status.OK and len(lives) == 1 and life.survives:
+                register.reads.append(op)
     return registers
 
 
 def _check_reads(register: _Register, where: str, findings: Findings) -> None:
-    confirmed = sorted((op for op in register.commits if op.status is Status.OK), key=lambda op: op.end_ns)
+    confirmed = sorted(register.confirmed, key=lambda op: op.end_ns)
     # Of the commits confirmed so far, the one that began last: what ended before it began is replaced.
-    newest_of = list(accumulate(confirmed, lambda a, b: b if b.start_ns > a.start_ns else a))
+    newest_of = list(accumulate(confirmed, _later))
     for read in register.reads:
         index = bisect_left(confirmed, read.start_ns, key=lambda op: op.end_ns)
         newest = newest_of[index - 1] if index else None
@@ -162,6 +165,10 @@ def _check_owners(history: History, findings: Findings) -> None:
             if first != note.member:
                 text = f"{first} and {note.member} own it in generation {note.generation}"
                 findings.add(Anomaly.TWO_OWNERS, f"{note.group} {tp}", text, t_ns=noted.t_ns)
+
+
+def _later(one: Op, other: Op) -> Op:
+    return other if other.start_ns > one.start_ns else one
 
 
 def _written(op: Op) -> int:

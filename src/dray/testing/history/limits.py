@@ -16,7 +16,8 @@ class Limits:
     """A process that tries may be without a success this long, without faults."""
 
     retention: bool = True
-    """Records may leave the log at its start. False: a start that moves hides loss, and excuses nothing."""
+    """Records may leave the log at its start, and the run asks EARLIEST of every partition at its end.
+    False: nothing may leave; a start that moves hides loss, and excuses nothing."""
 
     min_ok_share: float = 0.5
     """Below this share of successes a history proves nothing."""

@@ -16,21 +16,18 @@ from dray.testing.history.timeline import Op
 
 def check_order(evidence: Evidence, findings: Findings) -> None:
     for log in evidence.logs.values():
-        _check_appends(log, findings)
+        _check_appends(evidence, log, findings)
         _check_tails(log, findings)
         _check_producers(evidence, log, findings)
         _check_starts(log, findings)
 
 
-def _check_appends(log: LogEvidence, findings: Findings) -> None:
+def _check_appends(evidence: Evidence, log: LogEvidence, findings: Findings) -> None:
     for op in log.sends:
-        assert isinstance(op.call, Send)
-        first = log.offset_of.get(op.call.value)
-        if first is None:
-            continue
+        offset = _lowest_offset(evidence, log, op)
         mark = log.mark_before(op.start_ns)
-        offset = min((first, *log.copies.get(op.call.value, ())))
-        if mark is not None and offset <= mark.top:
+        if offset is not None and mark is not None and offset <= mark.top:
+            assert isinstance(op.call, Send)
             findings.add(
                 Anomaly.REALTIME_ORDER,
                 log.tp,
@@ -39,6 +36,17 @@ def _check_appends(log: LogEvidence, findings: Findings) -> None:
                 t_ns=op.start_ns,
                 span_ns=op.start_ns - mark.t_ns,
             )
+
+
+def _lowest_offset(evidence: Evidence, log: LogEvidence, op: Op) -> int | None:
+    """The lowest place that this send, and no other one, gave its value."""
+    assert isinstance(op.call, Send)
+    value = op.call.value
+    if value in evidence.repeats:
+        offset = op.result.offset if isinstance(op.result, Sent) else None
+        return offset if offset is not None and offset >= 0 else None
+    first = log.offset_of.get(value)
+    return None if first is None else min((first, *log.copies.get(value, ())))
 
 
 def _check_tails(log: LogEvidence, findings: Findings) -> None:

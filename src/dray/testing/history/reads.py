@@ -17,7 +17,7 @@ def check_reads(evidence: Evidence, reading: Reading, findings: Findings, limits
 
 
 def _check_skips(log: LogEvidence, findings: Findings, limits: Limits) -> None:
-    floor = log.floor() if limits.retention else 0
+    floor = log.floor(retention=limits.retention)
     for gap in log.gaps:
         known = [at for at in log.known_in(max(gap.start, floor), gap.end) if at in log.value_at]
         if not known:

@@ -20,6 +20,7 @@ from enum import Enum
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dray.errors import Corrupt
 from dray.testing.history.events import (
@@ -141,14 +142,18 @@ class History:
     cut: bool = False
     """The last line of the file was incomplete."""
 
-    def life_of(self, tp: Partition, start_ns: int, end_ns: int) -> Life | None:
-        """The one life of the topic that something in this interval can belong to (HC3)."""
+    def lives_of(self, tp: Partition, start_ns: int, end_ns: int) -> list[Life]:
+        """The lives of the topic that something in this interval can belong to."""
         lives = self.lives.get(topic_of(tp))
         if lives is None:
             lives = self.lives[topic_of(tp)] = [Life(topic=topic_of(tp), number=0)]
         if len(lives) == 1 and lives[0].survives:
-            return lives[0]
-        possible = [life for life in lives if life.meets(start_ns, end_ns)]
+            return lives
+        return [life for life in lives if life.meets(start_ns, end_ns)]
+
+    def life_of(self, tp: Partition, start_ns: int, end_ns: int) -> Life | None:
+        """The only such life; none if there are several (HC3)."""
+        possible = self.lives_of(tp, start_ns, end_ns)
         return possible[0] if len(possible) == 1 else None
 
     def quiet_since(self, t_ns: int) -> int | None:
@@ -168,16 +173,21 @@ def fold_history(events: Iterable[Event], *, cut: bool = False) -> History:
     history = History(cut=cut)
     invokes: dict[OpId, Invoke] = {}
     done: dict[OpId, Ok | Fail | Info] = {}
-    last_ns: int | None = None
+    # The lines are in the order of real time even where the clock stood still (a simulator's does):
+    # events of one instant are spread by a nanosecond each, so that times alone tell the order.
+    told_ns = spread_ns = -1
     for event in events:
         if isinstance(event, Run):
             history.run = event
             continue
-        if last_ns is None:
+        if event.t_ns < told_ns:
+            raise Corrupt("time runs back in the history", t_ns=event.t_ns, before_ns=told_ns)
+        if told_ns < 0:
             history.start_ns = event.t_ns
-        elif event.t_ns < last_ns:
-            raise Corrupt("time runs back in the history", t_ns=event.t_ns, before_ns=last_ns)
-        last_ns = event.t_ns
+        told_ns = event.t_ns
+        if told_ns <= spread_ns:
+            event = replace(event, t_ns=spread_ns + 1)
+        spread_ns = event.t_ns
         if isinstance(event, Invoke):
             if event.op in invokes:
                 raise Corrupt("an operation was invoked twice", op=event.op)
@@ -187,7 +197,7 @@ def fold_history(events: Iterable[Event], *, cut: bool = False) -> History:
         else:
             _check_completion(event, invokes, done)
             done[event.op] = event
-    history.end_ns = last_ns if last_ns is not None else 0
+    history.end_ns = max(spread_ns, 0)
     history.ops = [_join(invoke, done.get(op)) for op, invoke in invokes.items()]
     history.producers = {n.note.producer: n.note for n in history.notes if isinstance(n.note, ProducerOpened)}
     history.faults = _faults(history)

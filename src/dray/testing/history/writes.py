@@ -17,7 +17,7 @@ _SHOWN_HOLES: Final = 8
 
 def check_writes(evidence: Evidence, findings: Findings, limits: Limits) -> None:
     for log in evidence.logs.values():
-        floor = log.floor() if limits.retention else 0
+        floor = log.floor(retention=limits.retention)
         _check_acks(log, findings)
         _check_conflicts(log, findings)
         _check_copies(evidence, log, findings)
