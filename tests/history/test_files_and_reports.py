@@ -246,7 +246,7 @@ def test_a_report_shows_the_smallest_witnesses_among_their_neighbours():
     assert len(report.witnesses["lost-write"]) == 5
     shown = report.witnesses["lost-write"][0]
     assert shown.where == TP
-    assert [line for line in shown.ops if line.startswith("> ")][0].count('"w:3"') == 1
+    assert next(line for line in shown.ops if line.startswith("> ")).count('"w:3"') == 1
     assert len(shown.ops) == 5
     assert "lost-write: 7, the smallest:" in as_text(report)
     assert json.loads(as_json(report))["verdict"] == "invalid"

@@ -218,6 +218,8 @@ def size_within(merged: list[Interval], start: int, end: int) -> int:
 
 
 def covers(merged: list[Interval], offset: int) -> bool:
+    if len(merged) == 1:  # nearly always
+        return merged[0].start <= offset < merged[0].end
     index = bisect_right(merged, offset, key=lambda i: i.start) - 1
     return index >= 0 and offset < merged[index].end
 
