@@ -175,7 +175,7 @@ class _Walk:
                 continue
             log.see(offset, value, op)
             if consumer.drain:
-                log.drained.add(offset)
+                log.drained.add(value)
             if value not in log.first_read_ns:
                 log.first_read_ns[value] = op.end_ns
                 self._measure_lag(op, value)

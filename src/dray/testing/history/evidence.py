@@ -66,8 +66,8 @@ class LogEvidence:
     """Values with a second offset."""
     first_read_ns: dict[ValueId, int] = field(default_factory=dict)
     damaged: set[int] = field(default_factory=set)
-    drained: set[int] = field(default_factory=set)
-    """Offsets that the last reading returned."""
+    drained: set[ValueId] = field(default_factory=set)
+    """Values that the last reading returned."""
     marks: list[Mark] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     passed: list[Interval] = field(default_factory=list)

@@ -89,12 +89,11 @@ def _check_kept(evidence: Evidence, log: LogEvidence, floor: int, findings: Find
             findings.add(Anomaly.LOST_WRITE, log.tp, text, ops=ids(op), t_ns=op.end_ns)
     if not evidence.has_drain:
         return
-    for offset, value in log.value_at.items():
-        if offset < floor or offset in log.drained or offset in log.damaged or value not in log.first_read_ns:
-            continue
-        if covers(log.drain_passed, offset):
+    for value in log.first_read_ns.keys() - log.drained:
+        offset = log.offset_of[value]
+        if offset >= floor and offset not in log.damaged and covers(log.drain_passed, offset):
             shown = log.shown_by[offset]
-            text = f"{value} was at {offset} and is not in the last reading"
+            text = f"{value} was read at {offset} and is not in the last reading"
             findings.add(Anomaly.LOST_WRITE, log.tp, text, ops=ids(shown), t_ns=shown.end_ns)
 
 
