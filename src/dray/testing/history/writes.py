@@ -89,10 +89,10 @@ def _check_kept(evidence: Evidence, log: LogEvidence, floor: int, findings: Find
             findings.add(Anomaly.LOST_WRITE, log.tp, text, ops=ids(op), t_ns=op.end_ns)
     if not evidence.has_drain:
         return
-    for value in log.first_read_ns.keys() - log.drained:
+    for value in sorted(log.first_read_ns.keys() - log.drained, key=log.offset_of.__getitem__):
         offset = log.offset_of[value]
         if offset >= floor and offset not in log.damaged and covers(log.drain_passed, offset):
-            shown = log.shown_by[offset]
+            shown = log.conflicts.get(offset, {}).get(value, log.shown_by[offset])
             text = f"{value} was read at {offset} and is not in the last reading"
             findings.add(Anomaly.LOST_WRITE, log.tp, text, ops=ids(shown), t_ns=shown.end_ns)
 
