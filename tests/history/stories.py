@@ -60,8 +60,9 @@ class Story:
         return self
 
     def note(self, note, process="nemesis", at=None):
-        self._now = at if at is not None else self._now + 1
-        self._events.append((self._now, Noted(t_ns=self._now, process=process, note=note)))
+        at = self._now + 1 if at is None else at
+        self._now = max(self._now, at)
+        self._events.append((at, Noted(t_ns=at, process=process, note=note)))
         return self
 
     def producer(self, name="w", **promises):
@@ -102,9 +103,9 @@ class Story:
     def committed(self, offset, *, at=None, tp=TP):
         return self.op("q", Committed(group="g", tp=tp), At(offset=offset), at=at)
 
-    def rebalanced(self, generation, member, owned, *, per_member=False):
+    def rebalanced(self, generation, member, owned, *, per_member=False, at=None):
         note = Rebalanced(group="g", generation=generation, member=member, owned=owned, per_member=per_member)
-        return self.note(note, process=member)
+        return self.note(note, process=member, at=at)
 
     def create(self, topic_id="", *, at=None, status="ok"):
         return self.op("admin", CreateTopic(topic="t"), Created(topic_id=topic_id), at=at, status=status)

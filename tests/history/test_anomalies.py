@@ -289,6 +289,15 @@ SOUND = {
     "a seek may jump": lambda: three().assign().poll(A[:1]).seek(2).poll(A[2:]).drain(A),
     "a new assignment may go back": lambda: three().assign().poll(A).assign().poll(A).drain(A),
     "a rebalance may go back": lambda: three().assign().poll(A).rebalanced(1, "c", [TP]).poll(A[1:]).drain(A),
+    "a rebalance in the middle of a poll": lambda: (
+        three().assign().poll([A[2], A[0]], at=(40, 50)).rebalanced(1, "c", [TP], at=45).drain(A)
+    ),
+    "a rebalance in the middle of a poll leaves its position open": lambda: (
+        three().assign().poll(A[:1], at=(40, 50)).rebalanced(1, "c", [TP], at=45).poll(A[:1], at=(60, 70)).drain(A)
+    ),
+    "polls of one process that overlap have no order": lambda: (
+        three().assign().poll(A[:1], at=(40, 50)).poll(A[1:], at=(41, 51)).poll(A[:1], at=(60, 70)).drain(A)
+    ),
     "a new client of the same name may go back": lambda: three().assign().poll(A).crash("c").poll(A).drain(A),
     "a poll of unknown outcome may have moved the client": lambda: (
         three().assign().poll(A[:1]).poll(status="info").poll(A[2:]).drain(A)
@@ -377,6 +386,7 @@ def test_a_faulty_history_shows_its_anomaly_and_only_what_that_implies(name):
 
 @pytest.mark.parametrize("name", SOUND)
 def test_a_near_miss_is_no_anomaly(name):
+    """HC3, HC4."""
     assert SOUND[name]().anomalies() == set()
 
 

@@ -26,7 +26,7 @@ def judged(events, **limits):
 
 @pytest.mark.parametrize("block", range(10))
 def test_a_right_log_gives_clean_histories_whatever_the_interleaving(block):
-    """R-221, R-226."""
+    """R-221, R-226, HC3."""
     for seed in range(block * 30, block * 30 + 30):
         judgement = judged(Reference(seed).events)
         assert not judgement.findings.counts, f"seed={seed}\n{as_text(make_report(judgement))}"
