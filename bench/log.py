@@ -18,8 +18,8 @@ import uuid
 from pathlib import Path
 
 import uvloop
-from bench.harness import Comparison, Report
 
+from bench.harness import Comparison, Report
 from dray.clock import SystemClock
 from dray.disk import LocalDisk
 from dray.log.client import ClientLog

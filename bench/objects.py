@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.harness import Absolute, Comparison
-
 from dray.disk import LocalDisk
 from dray.objects.files import FileObjects
 from dray.offload import ThreadOffload

@@ -81,6 +81,8 @@ def configure_logging(level: str = "info", stream: TextIO | None = None) -> None
 
 
 def logger(**fields: object) -> structlog.typing.FilteringBoundLogger:
-    """A logger whose lines carry these fields."""
+    """A logger whose lines carry these fields; JSON on stderr unless configured otherwise."""
+    if not structlog.is_configured():
+        configure_logging()
     bound: structlog.typing.FilteringBoundLogger = structlog.get_logger(**fields)
     return bound

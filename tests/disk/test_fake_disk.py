@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.disk.contract import DiskContract
 
 from dray.disk import DiskFull, ReadOnly, SyncFailed
 from dray.errors import NotFound
 from dray.sim.disk import FakeDisk, PowerLoss, every_crash
+from tests.disk.contract import DiskContract
 
 ROOT = Path("/disk")
 SEEDS = range(200)

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.disk.contract import DiskContract
-from tests.disk.mounts import Mounted, small_filesystem
 
 from dray.disk import DiskFull, LocalDisk, LocalFile, ReadOnly, SyncFailed
+from tests.disk.contract import DiskContract
+from tests.disk.mounts import Mounted, small_filesystem
 
 
 class TestLocalDisk(DiskContract):

@@ -10,10 +10,9 @@ import subprocess
 import sys
 from collections import Counter
 
-from tests.objects.servers import PATIENT, effects
-
 from dray.objects.opening import StoreOptions, open_store
 from dray.objects.port import AlreadyExists
+from tests.objects.servers import PATIENT, effects
 
 TASKS = 4
 

@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tools.peers import versitygw
-
 from dray.clock import SystemClock
 from dray.disk import LocalDisk
 from dray.ids import SystemEntropy
 from dray.objects.opening import Effects, StoreOptions
 from dray.objects.retry import RetryPolicy
 from dray.offload import InlineOffload
+from tools.peers import versitygw
 
 PATIENT = RetryPolicy(attempt_seconds=30.0, budget=1_000)
 """moto answers slowly on a busy machine."""

@@ -4,9 +4,6 @@ import dataclasses
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.objects.contract import ObjectsContract
-from tests.objects.s3_double import S3Double, s3_double
-from tests.objects.servers import effects
 
 from dray.errors import Invalid
 from dray.ids import SeededEntropy
@@ -15,6 +12,9 @@ from dray.objects.opening import StoreOptions, open_store
 from dray.objects.port import AlreadyExists, Denied, Objects, PutUnknown, ShortObject, StoreUnavailable
 from dray.objects.probe import NoCreateOnly, probe
 from dray.objects.retry import RetryingObjects, RetryPolicy
+from tests.objects.contract import ObjectsContract
+from tests.objects.s3_double import S3Double, s3_double
+from tests.objects.servers import effects
 
 ONCE = RetryPolicy(attempts=1, attempt_seconds=5)
 QUICK = RetryPolicy(first_pause_seconds=0.001, attempt_seconds=5)

@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.disk.mounts import Mounted, small_filesystem
-from tests.objects.contract import ObjectsContract
 
 from dray.disk import LocalDisk
 from dray.errors import DrayError
@@ -16,6 +14,8 @@ from dray.objects.files import TEMPORARY, FileObjects
 from dray.objects.port import AlreadyExists, NoSuchObject, PutUnknown, ShortObject, StoreUnavailable
 from dray.offload import InlineOffload, ThreadOffload
 from dray.sim.disk import FakeDisk, PowerLoss, every_crash
+from tests.disk.mounts import Mounted, small_filesystem
+from tests.objects.contract import ObjectsContract
 
 ROOT = Path("/objects")
 NAME = "wal/v1/zone=a/one.wo"

@@ -1,9 +1,9 @@
 """Objects in memory: the contract."""
 
 import pytest
-from tests.objects.contract import ObjectsContract
 
 from dray.objects.memory import MemoryObjects
+from tests.objects.contract import ObjectsContract
 
 
 class TestMemory(ObjectsContract):

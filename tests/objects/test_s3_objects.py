@@ -4,14 +4,14 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.objects.contract import ObjectsContract
-from tests.objects.racing import one_winner_each, race_processes
-from tests.objects.servers import S3Server, effects, moto, versity
 
 from dray.objects.cloud import NoBucket
 from dray.objects.opening import StoreOptions, open_store
 from dray.objects.port import Denied, NoSuchObject, Objects
 from dray.objects.probe import probe
+from tests.objects.contract import ObjectsContract
+from tests.objects.racing import one_winner_each, race_processes
+from tests.objects.servers import S3Server, effects, moto, versity
 
 
 @pytest.fixture(scope="module")

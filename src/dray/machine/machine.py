@@ -145,9 +145,9 @@ class Machine:
             self.sessions.tick(writer, time_ms)
             return Applied(outcome, session, n, self._execute(step, commands, want_verdicts))
         if outcome is Outcome.CLONED:
-            self._end(step, session, EndReason.CLONED)
+            self.end(step, session, EndReason.CLONED)
         elif outcome is Outcome.TOO_NEW:
-            self._end(step, session, EndReason.TOO_NEW)
+            self.end(step, session, EndReason.TOO_NEW)
         return Applied(outcome, session, n)
 
     def _found_or_open(self, step: Step, entry: bytes, time_ms: int) -> Applied:
@@ -304,7 +304,7 @@ class Machine:
         step.catalog_changed = True
         return DONE
 
-    def _end(self, step: Step, session: SessionId, reason: EndReason) -> None:
+    def end(self, step: Step, session: SessionId, reason: EndReason) -> None:
         self.sessions.end(step, session, reason)
         self._release(step, session)
 

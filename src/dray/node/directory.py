@@ -9,6 +9,8 @@
 Invariants
     ND1  The identity of a directory is durable before anything else is
          written into it, and never changes.
+    ND2  A log that was once begun is never begun again: where it is missing,
+         that is damage and not a new cluster.
 """
 
 import uuid
@@ -63,16 +65,25 @@ class DataDirectory:
     def objects(self) -> Path:
         return self.root / "objects"
 
+    def home(self, domain: int) -> Path:
+        return self.meta / f"domain-{domain:05d}"
+
     def log(self, domain: int) -> Path:
-        return self.meta / f"domain-{domain:05d}" / "log"
+        return self.home(domain) / "log"
 
     def checkpoints(self, domain: int) -> Path:
-        return self.meta / f"domain-{domain:05d}" / "checkpoints"
+        return self.home(domain) / "checkpoints"
 
     def domains(self, disk: Disk) -> list[int]:
         """The domains whose logs lie here."""
         names = disk.list(self.meta)
-        return [int(name.removeprefix("domain-")) for name in names if name.startswith("domain-")]
+        found = [int(name.removeprefix("domain-")) for name in names if name.startswith("domain-")]
+        if names and not found:  # ND2
+            raise Corrupt(
+                "the log is missing: a recovery was cut short, or files were lost. Run: drayd admin meta recover",
+                path=self.meta,
+            )
+        return found
 
     def read_identity(self, disk: Disk) -> Identity:
         """Whose directory it is; `NotFound` if nobody's yet."""
@@ -124,3 +135,23 @@ class DataDirectory:
         disk.rename(temporary, self.root / "identity.json")
         disk.sync_dir(self.root)
         return identity
+
+
+BORN: Final = "born"
+
+
+def mark_born(disk: Disk, home: Path) -> None:
+    """Remember, durably, that the log of this domain was begun (ND2)."""
+    if BORN in disk.list(home):
+        return
+    file = disk.create(home / BORN)
+    try:
+        file.sync()
+    finally:
+        file.close()
+    disk.sync_dir(home)
+
+
+def was_born(disk: Disk, home: Path) -> bool:
+    """Whether the log of this domain was ever begun."""
+    return BORN in disk.list(home)

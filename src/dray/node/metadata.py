@@ -8,7 +8,7 @@ from typing import Final
 
 from dray.clock import Clock
 from dray.disk import Disk
-from dray.errors import DrayError
+from dray.errors import Corrupt, DrayError
 from dray.ids import Entropy
 from dray.log import envelope
 from dray.log.files import FileLog
@@ -17,7 +17,7 @@ from dray.log.server import LogServer
 from dray.machine import commands
 from dray.machine.commands import Genesis, SessionKind
 from dray.machine.machine import Machine
-from dray.node.directory import DataDirectory, WrongDirectory
+from dray.node.directory import DataDirectory, WrongDirectory, mark_born, was_born
 from dray.node.directory import Identity as DirectoryIdentity
 from dray.offload import Offload
 from dray.replica.checkpointer import Checkpointer
@@ -104,17 +104,18 @@ async def _open_logs(
             max_entry_bytes=options.max_entry_bytes,
         )
         stack.push_async_callback(log.close)
-        await ensure_genesis(log, identity, domain, effects)
+        home = directory.home(domain)
+        if await log.tail() == 0:
+            if was_born(effects.disk, home):  # ND2
+                raise Corrupt("the log is empty, but it was not: restore it from a backup", path=directory.log(domain))
+            await begin_log(log, identity, domain, effects)
+        mark_born(effects.disk, home)
         logs[domain] = log
     return logs
 
 
-async def ensure_genesis(
-    log: Log, identity: DirectoryIdentity, domain: int, effects: Effects, domains: int = 1
-) -> None:
-    """Begin a log that is empty; a second genesis would be refused by every replica."""
-    if await log.tail() > 0:
-        return
+async def begin_log(log: Log, identity: DirectoryIdentity, domain: int, effects: Effects, domains: int = 1) -> None:
+    """The first entry of a new log."""
     genesis = Genesis(
         cluster_id=identity.cluster.bytes,
         log_id=effects.entropy.random_bytes(8),

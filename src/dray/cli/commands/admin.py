@@ -1,0 +1,147 @@
+"""Look at a data directory's metadata, verify it, and recover it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated, Final, TypeAlias
+
+import typer
+
+from dray.cli.options import FormatOption
+from dray.cli.output import Format, answer
+from dray.disk import DirectoryLock, LocalDisk
+from dray.errors import Corrupt, NotFound
+from dray.ids import SystemEntropy
+from dray.log.port import Position
+from dray.machine import view
+from dray.machine.keys import ROOT
+from dray.machine.machine import Machine
+from dray.node.directory import DataDirectory
+from dray.node.inspection import Inspected, current_machine, inspect, verify
+from dray.node.recovery import recover as recover_domain
+
+app: Final = typer.Typer()
+meta: Final = typer.Typer(help="The metadata of a data directory, beside a running broker or with none.")
+app.add_typer(meta, name="meta")
+
+Directory: TypeAlias = Annotated[Path, typer.Argument(metavar="DIR", help="The data directory.")]
+DomainOption: TypeAlias = Annotated[int, typer.Option("--domain", min=0, max=0xFFFF, help="Which domain to look at.")]
+
+
+@app.callback()
+def admin() -> None:
+    """Look at a data directory's metadata, verify it, and recover it."""
+
+
+@meta.command("ls")
+def list_keys(
+    directory: Directory,
+    prefix: Annotated[str, typer.Argument(metavar="PREFIX")] = ROOT,
+    domain: DomainOption = 0,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """List the state under the specification's keys, in order."""
+    machine = asyncio.run(_machine(directory, domain))
+    pairs = list(view.ls(machine, prefix))
+    answer(form, {"keys": [{"key": key, "value": value} for key, value in pairs]}, "\n".join(key for key, _ in pairs))
+
+
+@meta.command("get")
+def get_key(directory: Directory, key: str, domain: DomainOption = 0, form: FormatOption = Format.TEXT) -> None:
+    """Show the value of one key."""
+    value = view.get(asyncio.run(_machine(directory, domain)), key)
+    if value is None:
+        raise NotFound("no such key: list them with `drayd admin meta ls`", key=key)
+    answer(form, {"key": key, "value": value}, json.dumps(value, indent=2))
+
+
+@meta.command("tail")
+def show_entries(
+    directory: Directory,
+    domain: DomainOption = 0,
+    after: Annotated[int, typer.Option("--after", min=0, help="Begin behind this position.")] = 0,
+    lines: Annotated[int, typer.Option("-n", min=1, help="Show the last this many entries.")] = 20,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is appended.")] = False,
+) -> None:
+    """Print entries of the log, one JSON object a line."""
+    asyncio.run(_print_entries(directory, domain, after, lines, follow=follow))
+
+
+@meta.command("verify")
+def verify_log(directory: Directory, domain: DomainOption = 0, form: FormatOption = Format.TEXT) -> None:
+    """Fold the whole log, compare every checkpoint with it, and tell the digest."""
+
+    async def check() -> None:
+        async with inspect(DataDirectory(directory), domain, LocalDisk()) as inspected:
+            found = await verify(inspected)
+            torn = inspected.torn
+        document = {
+            "first": found.first, "last": found.last, "digest": f"{found.digest:016x}",
+            "checkpoints_equal": list(found.checkpoints), "checkpoints_unproven": list(found.skipped),
+            "torn_bytes": torn.cut if torn else 0,
+        }  # fmt: skip
+        text = f"the log is whole: entries {found.first} to {found.last}, digest {found.digest:016x}"
+        text += (
+            f"\ncheckpoints equal to the fold: {len(found.checkpoints)}, not provable any more: {len(found.skipped)}"
+        )
+        if torn:
+            text += f"\na torn tail of {torn.cut} bytes was never acknowledged; the next start cuts it"
+        answer(form, document, text)
+
+    asyncio.run(check())
+
+
+@meta.command("recover")
+def recover(
+    directory: Directory,
+    domain: DomainOption = 0,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Begin a new log with what a damaged or rolled-back one still tells; the old one is kept aside."""
+    if not yes:
+        typer.confirm("What was acknowledged behind the damage is lost for good. Begin a new log?", abort=True)
+    lock = DirectoryLock(directory)
+    try:
+        found = recover_domain(DataDirectory(directory), domain, LocalDisk(), SystemEntropy())
+    finally:
+        lock.release()
+    document = {
+        "position": found.position, "generation": found.generation, "log_id": found.log_id.hex(),
+        "lost_bytes": found.repaired.lost_bytes, "aside": str(found.aside),
+    }  # fmt: skip
+    text = f"a new log begins behind position {found.position}, generation {found.generation}"
+    text += f"\n{found.repaired.lost_bytes} bytes could not be read; the old log is kept in {found.aside}"
+    answer(form, document, text)
+
+
+async def _machine(directory: Path, domain: int) -> Machine:
+    async with inspect(DataDirectory(directory), domain, LocalDisk()) as inspected:
+        _refuse_damage(inspected)
+        return await current_machine(inspected)
+
+
+def _refuse_damage(inspected: Inspected) -> None:
+    if inspected.damage is not None:
+        damage = inspected.damage
+        raise Corrupt(
+            "the log is damaged: run `drayd admin meta recover`", reason=damage.reason, position=damage.position
+        )
+
+
+async def _print_entries(directory: Path, domain: int, after: int, lines: int, *, follow: bool) -> None:
+    async with inspect(DataDirectory(directory), domain, LocalDisk()) as inspected:
+        tail = await inspected.log.tail()
+        start = after if after else max(after, tail - lines)
+        async for line in _entries(inspected, start, tail, follow=follow and inspected.live):
+            typer.echo(line)
+
+
+async def _entries(inspected: Inspected, after: int, tail: int, *, follow: bool) -> AsyncIterator[str]:
+    if after >= tail and not follow:
+        return
+    async for position, entry in inspected.log.follow(Position(after)):
+        yield json.dumps({"position": position, **view.render(entry)})
+        if position >= tail and not follow:
+            return

@@ -1,0 +1,137 @@
+"""Looking at the metadata of a directory, beside a running broker or with none.
+
+Beside a broker the log is read through `DIR/meta.sock`; with none, the
+directory is locked for as long as the look takes and its files are read as
+they lie. Nothing is written either way.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from dray.disk import DirectoryInUse, DirectoryLock, Disk
+from dray.errors import Corrupt, NotFound, Unavailable
+from dray.log.client import ClientLog
+from dray.log.closed import ClosedLog
+from dray.log.port import Log, Position, Trimmed
+from dray.log.reader import Damage, Torn
+from dray.machine import checkpoint
+from dray.machine.machine import Machine
+from dray.node.directory import DataDirectory
+from dray.offload import InlineOffload
+from dray.replica.checkpoints import FileCheckpoints, newest_machine
+from dray.replica.fold import fold_to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspected:
+    """One domain of a directory, opened for looking."""
+
+    log: Log
+    live: bool
+    checkpoints: FileCheckpoints
+    torn: Torn | None = None
+    damage: Damage | None = None
+
+
+@asynccontextmanager
+async def inspect(directory: DataDirectory, domain: int, disk: Disk) -> AsyncIterator[Inspected]:
+    """Open a domain's log for looking; `NotFound` if the directory is not one of Dray's."""
+    directory.read_identity(disk)
+    if domain not in directory.domains(disk):
+        raise NotFound("the directory has no such domain", path=directory.root, domain=domain)
+    checkpoints = FileCheckpoints(directory.checkpoints(domain), disk, InlineOffload())
+    try:
+        lock = DirectoryLock(directory.root)
+    except DirectoryInUse:
+        log = ClientLog(directory.socket, domain)
+        try:
+            async with asyncio.timeout(10):
+                await log.tail()
+            yield Inspected(log=log, live=True, checkpoints=checkpoints)
+        except TimeoutError as late:
+            raise Unavailable("the owner of the directory does not answer", socket=directory.socket) from late
+        finally:
+            await log.close()
+        return
+    try:
+        closed = ClosedLog(directory.log(domain), disk)
+        yield Inspected(
+            log=closed,
+            live=False,
+            checkpoints=checkpoints,
+            torn=closed.survey.torn,
+            damage=closed.survey.damage,
+        )
+    finally:
+        lock.release()
+
+
+async def current_machine(inspected: Inspected) -> Machine:
+    """The state as of now: newest checkpoint plus the log behind it."""
+    tail = await inspected.log.tail()
+    machine = Machine()
+    try:
+        await fold_to(machine, inspected.log, tail)
+    except Trimmed:
+        machine = await newest_machine(inspected.checkpoints)
+        await fold_to(machine, inspected.log, tail)
+    return machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What `verify` found."""
+
+    first: int
+    last: int
+    digest: int
+    checkpoints: tuple[int, ...]
+    """Positions whose checkpoint equals a fold of the log, byte for byte."""
+    skipped: tuple[int, ...]
+    """Positions whose log is trimmed: only their own hash could be checked."""
+
+
+async def verify(inspected: Inspected) -> Verified:
+    """Fold the log from its beginning, or from the oldest checkpoint, and compare every checkpoint on the way.
+
+    Raises:
+        Corrupt: the log is damaged, or a checkpoint is not what the log says.
+    """
+    if inspected.damage is not None:
+        raise Corrupt("the log is damaged", reason=inspected.damage.reason, position=inspected.damage.position)
+    tail = await inspected.log.tail()
+    positions = await inspected.checkpoints.confirmed()
+    machine, skipped = await _oldest(inspected, positions)
+    first = machine.position + 1
+    equal = []
+    for position in positions:
+        data = await inspected.checkpoints.read(position)
+        checkpoint.summary(data)
+        if position < machine.position or position in skipped:
+            continue
+        await fold_to(machine, inspected.log, position)
+        if checkpoint.dump(machine) != data:
+            raise Corrupt("a checkpoint differs from the fold of the log", position=position)
+        equal.append(position)
+    await fold_to(machine, inspected.log, tail)
+    return Verified(
+        first=first, last=tail, digest=machine.digest, checkpoints=tuple(equal), skipped=tuple(sorted(skipped))
+    )
+
+
+async def _oldest(inspected: Inspected, positions: list[int]) -> tuple[Machine, set[int]]:
+    """Where folding can begin: at nothing, or at the oldest checkpoint that the log still follows."""
+    machine, skipped = Machine(), set[int]()
+    for position in [0, *positions]:
+        if position:
+            machine = checkpoint.load(await inspected.checkpoints.read(position))
+            skipped.add(position)
+        try:
+            await fold_to(machine, inspected.log, min(position + 1, await inspected.log.tail()))
+        except Trimmed:
+            continue
+        machine = checkpoint.load(await inspected.checkpoints.read(position)) if position else Machine()
+        return machine, skipped
+    raise Corrupt("the log begins behind its newest checkpoint", newest=Position(positions[-1] if positions else 0))
