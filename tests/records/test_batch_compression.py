@@ -1,5 +1,6 @@
 """Compressed records, honest and hostile."""
 
+import contextlib
 import gzip
 import struct
 import subprocess
@@ -128,6 +129,22 @@ def test_scratch_is_used_again_and_a_refusal_does_not_spoil_it():
     assert isinstance(first, Scratch)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="pages that were given back read as zeros on Linux")
+@pytest.mark.parametrize(
+    ("expands_to", "cap", "is_kept"), [(9 << 20, 8 << 20, False), (9 << 20, 64 << 20, False), (1 << 20, 8 << 20, True)]
+)
+def test_an_idle_scratch_buffer_keeps_little_memory(expands_to: int, cap: int, is_kept: bool):
+    """After a bomb and after a large batch the pages go back; after a small one they are warm for the next."""
+    pool = ScratchPool(cap)
+    with pool.lend() as scratch, contextlib.suppress(ExpandsTooFar):
+        decompress(Codec.ZSTD, compress(Codec.ZSTD, b"a" * expands_to), scratch)
+        assert scratch.output[0] == ord("a")
+    assert scratch.output[0] == (ord("a") if is_kept else 0)
+    with pool.lend() as again:
+        assert again is scratch
+        assert bytes(decompress(Codec.ZSTD, compress(Codec.ZSTD, TEXT), again)) == TEXT
+
+
 MEASURE = """
 import os, pathlib, sys
 from dray.records import Codec
@@ -147,7 +164,7 @@ for path in sys.argv[1:]:
         try:
             decompress(codec, packed, Scratch(CAP))
         except ExpandsTooFar:
-            print((peak() - before - (1 << 20)) / CAP)  # a decoder's own tables are there whatever the cap
+            print((peak() - before - (2 << 20)) / CAP)  # a decoder's own tables are there whatever the cap
         sys.stdout.flush()
         os._exit(0)
     os.wait()
@@ -187,4 +204,4 @@ def test_a_bomb_costs_at_most_twice_the_cap(tmp_path):
     done = subprocess.run([sys.executable, "-c", MEASURE, *paths], capture_output=True, text=True, check=True)
     costs = dict(zip(paths, map(float, done.stdout.split()), strict=True))
     print({path.stem: cost for path, cost in costs.items()})
-    assert all(-0.125 <= cost <= 2 for cost in costs.values()), costs
+    assert all(-0.25 <= cost <= 2 for cost in costs.values()), costs

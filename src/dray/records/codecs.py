@@ -24,6 +24,8 @@ from dray.records.errors import BadCompression, ExpandsTooFar
 from dray.records.layout import Codec
 
 DEFAULT_CAP_BYTES: Final = 64 * 2**20
+KEPT_BYTES: Final = 4 * 2**20
+"""How much of an idle scratch buffer may stay in memory."""
 
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = struct.Struct(">8sii")
@@ -38,13 +40,16 @@ class Scratch:
     """A buffer of the cap's size, for one use at a time."""
 
     def __init__(self, cap_bytes: int) -> None:
-        self._pages = mmap.mmap(-1, cap_bytes)
+        # Private: the pages of a shared mapping would outlive the advice below.
+        self._pages = mmap.mmap(-1, cap_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.output = memoryview(self._pages)
+        self.touched_bytes = 0
 
-    def give_back(self) -> None:
-        """Let the operating system have the pages again: after a bomb all of them are in use."""
-        if hasattr(mmap, "MADV_DONTNEED"):
+    def rest(self) -> None:
+        """Let the operating system have the pages of a large batch or a bomb again."""
+        if self.touched_bytes > KEPT_BYTES:
             self._pages.madvise(mmap.MADV_DONTNEED)
+            self.touched_bytes = 0
 
 
 class ScratchPool:
@@ -64,6 +69,7 @@ class ScratchPool:
         try:
             yield scratch
         finally:
+            scratch.rest()
             if len(self._idle) < self._keep:
                 self._idle.append(scratch)
 
@@ -77,14 +83,15 @@ def decompress(codec: Codec, compressed: Buffer, scratch: Scratch) -> memoryview
     """
     if codec is Codec.NONE:
         return memoryview(compressed)
-    output = scratch.output
+    output, before = scratch.output, scratch.touched_bytes
+    scratch.touched_bytes = len(output)  # unless it succeeds, nobody knows how much
     try:
         size = _DECOMPRESS[codec](compressed, output)
     except cramjam.DecompressionError as error:
         if _BUFFER_IS_FULL in str(error):
-            scratch.give_back()
             raise _too_far(len(output)) from None
         raise BadCompression("compressed records cannot be read", codec=codec.name, cause=str(error)) from None
+    scratch.touched_bytes = max(before, size)
     return output[:size]
 
 
