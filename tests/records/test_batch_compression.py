@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import random
 import struct
 import subprocess
 import sys
@@ -39,6 +40,17 @@ def test_another_library_reads_ours_and_we_read_its(codec: Codec):
     other = pa.Codec(codec.name.lower())
     assert other.decompress(compress(codec, TEXT), len(TEXT)).to_pybytes() == TEXT
     assert bytes(expand(codec, other.compress(TEXT).to_pybytes(), len(TEXT))) == TEXT
+
+
+@pytest.mark.parametrize("size", [0, 1, 1 << 16, (1 << 16) + 1, 200_000])
+@pytest.mark.parametrize("is_random", [False, True])
+def test_lz4_frames_have_independent_blocks_as_java_demands(size: int, is_random: bool):
+    """The flag is bit 5 of the byte after the magic; random bytes are stored, not packed."""
+    content = random.Random(size).randbytes(size) if is_random else (TEXT * 13)[:size]
+    packed = compress(Codec.LZ4, content)
+    assert packed[4] & 0xE0 == 0x60
+    assert pa.Codec("lz4").decompress(packed, size).to_pybytes() == content
+    assert bytes(expand(Codec.LZ4, packed, size or 1)) == content
 
 
 def zstd_in_pieces() -> bytes:
