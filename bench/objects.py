@@ -16,7 +16,7 @@ from dray.offload import ThreadOffload
 
 OBJECT_BYTES = 4 << 20
 IN_FLIGHT = 4
-OBJECTS = 64
+OBJECTS = 128
 MIB = 1 << 20
 
 

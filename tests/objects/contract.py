@@ -122,15 +122,12 @@ class ObjectsContract:
             await asyncio.gather(*(objects.put(name, [b"."]) for name in names[start : start + 100]))
         assert [info.path for info in await _listed(objects, "many/")] == names
 
-    @pytest.mark.parametrize(
-        "name",
-        BAD_NAMES,
-    )
-    async def test_a_bad_name_is_refused_everywhere(self, objects: Objects, name: str) -> None:
+    async def test_a_bad_name_is_refused_everywhere(self, objects: Objects) -> None:
         """O5"""
-        for call in (objects.put(name, [b"x"]), objects.get(name), objects.head(name), objects.delete(name)):
-            with pytest.raises(Invalid):
-                await call
+        for name in BAD_NAMES:
+            for call in (objects.put(name, [b"x"]), objects.get(name), objects.head(name), objects.delete(name)):
+                with pytest.raises(Invalid):
+                    await call
         assert await _listed(objects, "") == []
 
 

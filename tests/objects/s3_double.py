@@ -1,4 +1,8 @@
-"""A few lines of S3 on a socket, to answer as a test says: wrong statuses, lost replies, no conditions."""
+"""A few lines of S3 on a socket, to answer as a test says: wrong statuses, lost replies, no conditions.
+
+GCS and Azure are close enough that it serves their puts, gets, heads and deletes too. That proves what we send, not
+what those clouds do with it.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -53,14 +57,16 @@ class S3Double:
     def _answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> bytes:
         found = self.objects.get(path)
         match method:
-            case "PUT" if found is not None and self.honours_conditions and "if-none-match" in headers:
+            case "PUT" if found is not None and self.honours_conditions and _is_create_only(headers):
                 return _response(412, b"<Error><Code>PreconditionFailed</Code></Error>")
             case "PUT":
                 self.objects[path] = body
-                return _response(200, b"")
+                return _response(201 if "x-ms-version" in headers else 200, b"")
+            case "DELETE" if found is None and "x-amz-date" not in headers:
+                return _response(404, b"")  # S3 alone is silent about it
             case "DELETE":
                 self.objects.pop(path, None)
-                return _response(204, b"")
+                return _response(202 if "x-ms-version" in headers else 204, b"")
             case _ if found is None:
                 return _response(404, b"")
             case "HEAD":
@@ -85,9 +91,13 @@ async def s3_double() -> AsyncIterator[S3Double]:
         server.close()
 
 
+def _is_create_only(headers: dict[str, str]) -> bool:
+    return headers.get("if-none-match") == "*" or headers.get("x-goog-if-generation-match") == "0"
+
+
 def _response(status: int, body: bytes, *, with_body: bool = True, extra: str = "") -> bytes:
     head = (
         f"HTTP/1.1 {status} X\r\ncontent-length: {len(body)}\r\n{extra}"
-        'etag: "0"\r\nlast-modified: Sun, 15 Nov 2026 12:00:00 GMT\r\n\r\n'
+        'etag: "0"\r\nx-goog-generation: 1\r\nlast-modified: Sun, 15 Nov 2026 12:00:00 GMT\r\n\r\n'
     )
     return head.encode() + (body if with_body else b"")

@@ -1,6 +1,7 @@
 """S3 servers for tests: moto from PyPI, versitygw from the cache of peers."""
 
 import dataclasses
+import functools
 import itertools
 import socket
 import subprocess
@@ -8,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from dray.clock import SystemClock
 from dray.disk import LocalDisk
@@ -21,7 +23,7 @@ PATIENT = RetryPolicy(attempt_seconds=30.0, budget=1_000)
 """moto answers slowly on a busy machine."""
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass
 class S3Server:
     """A server, and as many empty buckets as asked for."""
 
@@ -29,18 +31,21 @@ class S3Server:
     _numbers: "itertools.count[int]" = dataclasses.field(default_factory=itertools.count)
 
     def new_bucket(self) -> str:
+        name = f"bucket-{next(self._numbers)}"
+        self._client.create_bucket(Bucket=name)
+        return name
+
+    @functools.cached_property
+    def _client(self) -> Any:
         import boto3  # slow to import, and racing processes need it not
 
-        name = f"bucket-{next(self._numbers)}"
-        client = boto3.client(
+        return boto3.client(
             "s3",
             endpoint_url=self.options.endpoint,
             region_name=self.options.region,
             aws_access_key_id=self.options.access_key,
             aws_secret_access_key=self.options.secret_key,
         )
-        client.create_bucket(Bucket=name)
-        return name
 
 
 def effects() -> Effects:

@@ -1,6 +1,8 @@
 """Compressed records, honest and hostile."""
 
+import contextlib
 import gzip
+import random
 import struct
 import subprocess
 import sys
@@ -38,6 +40,17 @@ def test_another_library_reads_ours_and_we_read_its(codec: Codec):
     other = pa.Codec(codec.name.lower())
     assert other.decompress(compress(codec, TEXT), len(TEXT)).to_pybytes() == TEXT
     assert bytes(expand(codec, other.compress(TEXT).to_pybytes(), len(TEXT))) == TEXT
+
+
+@pytest.mark.parametrize("size", [0, 1, 1 << 16, (1 << 16) + 1, 200_000])
+@pytest.mark.parametrize("is_random", [False, True])
+def test_lz4_frames_have_independent_blocks_as_java_demands(size: int, is_random: bool):
+    """The flag is bit 5 of the byte after the magic; random bytes are stored, not packed."""
+    content = random.Random(size).randbytes(size) if is_random else (TEXT * 13)[:size]
+    packed = compress(Codec.LZ4, content)
+    assert packed[4] & 0xE0 == 0x60
+    assert pa.Codec("lz4").decompress(packed, size).to_pybytes() == content
+    assert bytes(expand(Codec.LZ4, packed, size or 1)) == content
 
 
 def zstd_in_pieces() -> bytes:
@@ -128,6 +141,22 @@ def test_scratch_is_used_again_and_a_refusal_does_not_spoil_it():
     assert isinstance(first, Scratch)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="pages that were given back read as zeros on Linux")
+@pytest.mark.parametrize(
+    ("expands_to", "cap", "is_kept"), [(9 << 20, 8 << 20, False), (9 << 20, 64 << 20, False), (1 << 20, 8 << 20, True)]
+)
+def test_an_idle_scratch_buffer_keeps_little_memory(expands_to: int, cap: int, is_kept: bool):
+    """After a bomb and after a large batch the pages go back; after a small one they are warm for the next."""
+    pool = ScratchPool(cap)
+    with pool.lend() as scratch, contextlib.suppress(ExpandsTooFar):
+        decompress(Codec.ZSTD, compress(Codec.ZSTD, b"a" * expands_to), scratch)
+        assert scratch.output[0] == ord("a")
+    assert scratch.output[0] == (ord("a") if is_kept else 0)
+    with pool.lend() as again:
+        assert again is scratch
+        assert bytes(decompress(Codec.ZSTD, compress(Codec.ZSTD, TEXT), again)) == TEXT
+
+
 MEASURE = """
 import os, pathlib, sys
 from dray.records import Codec
@@ -147,7 +176,7 @@ for path in sys.argv[1:]:
         try:
             decompress(codec, packed, Scratch(CAP))
         except ExpandsTooFar:
-            print((peak() - before - (1 << 20)) / CAP)  # a decoder's own tables are there whatever the cap
+            print((peak() - before - (2 << 20)) / CAP)  # a decoder's own tables are there whatever the cap
         sys.stdout.flush()
         os._exit(0)
     os.wait()
@@ -187,4 +216,4 @@ def test_a_bomb_costs_at_most_twice_the_cap(tmp_path):
     done = subprocess.run([sys.executable, "-c", MEASURE, *paths], capture_output=True, text=True, check=True)
     costs = dict(zip(paths, map(float, done.stdout.split()), strict=True))
     print({path.stem: cost for path, cost in costs.items()})
-    assert all(-0.125 <= cost <= 2 for cost in costs.values()), costs
+    assert all(-0.25 <= cost <= 2 for cost in costs.values()), costs

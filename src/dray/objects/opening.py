@@ -46,7 +46,7 @@ class StoreOptions:
     """S3 secret key, or Azure account key."""
     session_token: str | None = field(default=None, repr=False)
     credentials_file: Path | None = None
-    """GCS service account or application credentials."""
+    """Key file of a GCS service account."""
     anonymous: bool = False
     virtual_hosted: bool = False
     connect_timeout: timedelta = timedelta(seconds=5)
@@ -161,7 +161,7 @@ def _gcs(bucket: str, prefix: str | None, options: StoreOptions) -> "GCSStore":
     if options.endpoint is not None:
         config["base_url"] = options.endpoint
     if options.credentials_file is not None:
-        config["application_credentials"] = str(options.credentials_file)
+        config["service_account"] = str(options.credentials_file)
     if options.anonymous:
         config["skip_signature"] = True
     return GCSStore(

@@ -98,7 +98,7 @@ class RetryingObjects:
         await self._repeat("delete", path, lambda: self._inner.delete(path))
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
-        """After an error the listing starts again behind the last name it gave."""
+        """After an error the listing starts again behind the last name it gave; the deadline holds per name."""
         call = self._begin("list", prefix)
         last = ""
         names = self._inner.list(prefix)
@@ -117,13 +117,18 @@ class RetryingObjects:
             if found.path > last:
                 last = found.path
                 yield found
+                # What the caller did with it took its own time.
+                call.deadline_ns, call.attempts = self._deadline_ns(), 0
 
     async def close(self) -> None:
         await self._inner.close()
 
     def _begin(self, op: str, name: str) -> "_Call":
         self._tokens = min(self._policy.budget, self._tokens + _BUDGET_PER_CALL)
-        return _Call(op=op, name=name, deadline_ns=self._clock.boot_ns() + int(self._policy.total_seconds * 1e9))
+        return _Call(op=op, name=name, deadline_ns=self._deadline_ns())
+
+    def _deadline_ns(self) -> int:
+        return self._clock.boot_ns() + int(self._policy.total_seconds * 1e9)
 
     async def _repeat(self, op: str, name: str, function: Callable[[], Awaitable[T]]) -> T:
         call = self._begin(op, name)

@@ -24,11 +24,18 @@ from dray.records.errors import BadCompression, ExpandsTooFar
 from dray.records.layout import Codec
 
 DEFAULT_CAP_BYTES: Final = 64 * 2**20
+KEPT_BYTES: Final = 4 * 2**20
+"""How much of an idle scratch buffer may stay in memory."""
 
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = struct.Struct(">8sii")
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _BLOCK_LENGTH: Final = struct.Struct(">i")
+_LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
+"""Version 1, independent blocks of at most 64 KiB, no checksums, and the checksum of these two bytes."""
+_LZ4_BLOCK_BYTES: Final = 64 * 1024
+_LZ4_LENGTH: Final = struct.Struct("<I")
+_LZ4_STORED: Final = 0x8000_0000
 _BUFFER_IS_FULL: Final = "failed to write whole buffer"
 
 Decompress = Callable[[Buffer, memoryview], int]
@@ -38,13 +45,16 @@ class Scratch:
     """A buffer of the cap's size, for one use at a time."""
 
     def __init__(self, cap_bytes: int) -> None:
-        self._pages = mmap.mmap(-1, cap_bytes)
+        # Private: the pages of a shared mapping would outlive the advice below.
+        self._pages = mmap.mmap(-1, cap_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.output = memoryview(self._pages)
+        self.touched_bytes = 0
 
-    def give_back(self) -> None:
-        """Let the operating system have the pages again: after a bomb all of them are in use."""
-        if hasattr(mmap, "MADV_DONTNEED"):
+    def rest(self) -> None:
+        """Let the operating system have the pages of a large batch or a bomb again."""
+        if self.touched_bytes > KEPT_BYTES:
             self._pages.madvise(mmap.MADV_DONTNEED)
+            self.touched_bytes = 0
 
 
 class ScratchPool:
@@ -64,6 +74,7 @@ class ScratchPool:
         try:
             yield scratch
         finally:
+            scratch.rest()
             if len(self._idle) < self._keep:
                 self._idle.append(scratch)
 
@@ -77,14 +88,15 @@ def decompress(codec: Codec, compressed: Buffer, scratch: Scratch) -> memoryview
     """
     if codec is Codec.NONE:
         return memoryview(compressed)
-    output = scratch.output
+    output, before = scratch.output, scratch.touched_bytes
+    scratch.touched_bytes = len(output)  # unless it succeeds, nobody knows how much
     try:
         size = _DECOMPRESS[codec](compressed, output)
     except cramjam.DecompressionError as error:
         if _BUFFER_IS_FULL in str(error):
-            scratch.give_back()
             raise _too_far(len(output)) from None
         raise BadCompression("compressed records cannot be read", codec=codec.name, cause=str(error)) from None
+    scratch.touched_bytes = max(before, size)
     return output[:size]
 
 
@@ -105,7 +117,7 @@ def compress(codec: Codec, records: Buffer) -> bytes:
         case Codec.SNAPPY:
             return bytes(cramjam.snappy.compress_raw(records))
         case Codec.LZ4:
-            return bytes(cramjam.lz4.compress(records))
+            return _compress_lz4(records)
         case Codec.ZSTD:
             return bytes(cramjam.zstd.compress(records))
 
@@ -117,6 +129,21 @@ def compress_xerial(records: Buffer, block_bytes: int = _XERIAL_BLOCK_BYTES) -> 
     for start in range(0, len(source), block_bytes):
         block = bytes(cramjam.snappy.compress_raw(source[start : start + block_bytes]))
         parts += (_BLOCK_LENGTH.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _compress_lz4(records: Buffer) -> bytes:
+    # Framed here because cramjam links the blocks to each other, which Java clients refuse to read.
+    source = memoryview(records)
+    parts = [_LZ4_HEADER]
+    for start in range(0, len(source), _LZ4_BLOCK_BYTES):
+        plain = source[start : start + _LZ4_BLOCK_BYTES]
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        if len(block) < len(plain):
+            parts += (_LZ4_LENGTH.pack(len(block)), block)
+        else:
+            parts += (_LZ4_LENGTH.pack(len(plain) | _LZ4_STORED), bytes(plain))
+    parts.append(_LZ4_LENGTH.pack(0))
     return b"".join(parts)
 
 

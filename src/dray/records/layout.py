@@ -44,9 +44,6 @@ NO_TIMESTAMP: Final = -1
 MAX_TIMESTAMP: Final = 253_402_300_799_999
 """The last millisecond of the year 9999: what a table's timestamp column can hold (E-15)."""
 
-MIN_RECORD_SIZE: Final = 7
-"""A record without key, value and headers: seven one-byte fields."""
-
 
 class Codec(IntEnum):
     """How the records of a batch are compressed; the low three attribute bits."""
