@@ -104,6 +104,12 @@ def test_the_remains_of_one_batch_prove_nothing(first: int, entries: list[bytes]
         assert proof_of_damage(torn, first) is None
 
 
+def test_a_later_batch_proves_damage_where_bytes_are_missing() -> None:
+    """LG6: the rest is too short for all the records that should be in it."""
+    lost = batch(1, [b"\0", b"\0", b"\0"])[43:] + batch(4, [b"\0"])
+    assert proof_of_damage(lost, 1) == 4
+
+
 def test_the_search_for_later_records_is_quick_in_zeros_and_in_noise() -> None:
     noise = random.Random(3).randbytes(2 << 20)
     for rest in (bytes(16 << 20), noise, noise + bytes(1 << 20)):

@@ -13,13 +13,13 @@ from dray.errors import Corrupt, Invalid
 from dray.log.segment import (
     BAD,
     HEADER,
-    MAX_LENGTH,
     RECORD,
     BadHeader,
     NewerFormat,
     check_header,
     first_of,
     proof_of_damage,
+    record_bytes,
     record_end,
     segment_name,
 )
@@ -123,8 +123,7 @@ def scan(disk: Disk, path: Path, first: int) -> Segment:
         at += parsed
         if end == BAD or len(buffer) < wanted:
             return Segment(first=first, last=position - 1, end=at)
-        # A record longer than the chunk is read whole; its length was bounded by record_end.
-        wanted = CHUNK_BYTES if parsed else RECORD.size + MAX_LENGTH
+        wanted = CHUNK_BYTES if parsed else max(CHUNK_BYTES, record_bytes(buffer))
 
 
 def _judge_the_rest(disk: Disk, directory: Path, segments: tuple[Segment, ...], size: int, is_last: bool) -> Survey:
@@ -183,5 +182,7 @@ def read_on(disk: Disk, directory: Path, cursor: Cursor, after: int, upto: int) 
                 reason = "a record changed after it was written"
                 damage = Damage(name=path.name, position=position, offset=offset, reason=reason)
                 raise damaged(directory, damage)
-            wanted = RECORD.size + MAX_LENGTH
+            wanted = record_bytes(buffer)
+        else:
+            wanted = CHUNK_BYTES
     return entries, Cursor(segment=cursor.segment, offset=offset, position=position)

@@ -40,6 +40,8 @@ _PLACE: Final = struct.Struct("<QI")
 _NAME: Final = re.compile(r"[0-9]{20}\.log")
 _SUM_BEGINS: Final = 8
 _POSITION_ENDS: Final = 16
+_SEARCHED: Final = 1 << 23
+"""More records than a segment holds; few enough that their positions differ in the lower three bytes."""
 
 
 class BadHeader(Corrupt):
@@ -102,6 +104,12 @@ def record_end(buffer: bytes, at: int, position: int) -> int:
     return end if crc32c(memoryview(buffer)[at + _SUM_BEGINS : end]) == checksum else BAD
 
 
+def record_bytes(buffer: bytes) -> int:
+    """How long the record at the start of the buffer says it is; never longer than a record may be."""
+    length = RECORD.unpack_from(buffer)[0] if len(buffer) >= RECORD.size else 0
+    return RECORD.size + min(length, MAX_LENGTH)
+
+
 def proof_of_damage(buffer: bytes, expected: int) -> int | None:
     """A position whose valid record proves that the bytes where `expected` should begin are no torn tail (LG6).
 
@@ -114,7 +122,7 @@ def proof_of_damage(buffer: bytes, expected: int) -> int | None:
     """
     if (found := _place_at(buffer, 0, 1, (1 << 64) - 1)) is not None and found[0] != expected:
         return found[0]
-    low, high = expected + 1, expected + 1 + len(buffer) // (RECORD.size + 1)
+    low, high = expected + 1, expected + _SEARCHED  # bytes may be missing: the rest's length bounds no position
     stop = len(buffer.rstrip(b"\0"))  # a record does not begin in the zeros at the end
     for upper in sorted({low >> 24, high >> 24}):
         pattern = upper.to_bytes(5, "little")
