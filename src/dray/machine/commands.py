@@ -11,8 +11,9 @@ A number once given to a command is never given to another.
 Invariants
     M1  `decode` gives a command or raises `BadCommand`, whatever the bytes;
         every length is bounded by what was received.
-    M2  No command touches more than `MAX_ROWS` rows, and `weigh` says how
-        many it may touch before it is applied (Q8).
+    M2  No command touches more than `MAX_ROWS` rows (Q8). `weigh` says how
+        many a command needs of its entry's; a slice needs one, and takes at
+        most what the others leave.
 """
 
 import struct
@@ -225,14 +226,14 @@ class OpenStream(_Packed, frozen=True, kw_only=True):
 
 
 class CloseStream(_Packed, frozen=True, kw_only=True):
-    """Take no more batches; drop at most `limit` rows and producer states."""
+    """Take no more batches; drop at most `limit` rows. A slice: ask again while rows are left."""
 
     stream: Stream
     limit: Limit = MAX_ROWS
 
 
 class RaiseFloor(_Packed, frozen=True, kw_only=True):
-    """Let the log start rise, and drop at most `limit` rows below it."""
+    """Let the log start rise, and drop at most `limit` rows below it. A slice."""
 
     stream: Stream
     reason: FloorReason
@@ -245,7 +246,7 @@ class AllocateProducerId(_Packed, frozen=True, kw_only=True):
 
 
 class ExpireProducers(_Packed, frozen=True, kw_only=True):
-    """Look at `limit` producer states from id `start` on; drop the ones idle for `idle_ms`."""
+    """Look at `limit` producer states from id `start` on; drop the ones idle for `idle_ms`. A slice."""
 
     stream: Stream
     idle_ms: Millis
@@ -407,14 +408,12 @@ def pack_rows(rows: Iterable[tuple[int, int, int, int, int, int, int, int, int]]
 
 
 def weigh(command: Command) -> int:
-    """How many rows the command may touch; never more than `MAX_ROWS` once accepted (M2)."""
+    """How many of an entry's `MAX_ROWS` rows the command needs (M2)."""
     match command:
         case Append():
             return max(1, len(command.packed) // ROW.size)
         case CreateTopic() | AlterTopic():
             return max(1, command.partitions)
-        case CloseStream() | RaiseFloor() | ExpireProducers():
-            return command.limit
         case CommitOffsets() | ExpireOffsets():
             return max(1, len(command.rows))
         case MarkDeleting() | Gone():

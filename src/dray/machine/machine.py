@@ -16,7 +16,8 @@ Invariants
     M5  An entry above the active version does nothing and closes its session.
         With an active version above `SUPPORTED`, nothing is applied any more.
     M6  Genesis comes first and once; before it every entry is bad.
-    M7  An entry touches at most `MAX_ROWS` rows: commands beyond are refused.
+    M7  An entry touches at most `MAX_ROWS` rows: commands that need more than
+        that are refused, and slices share what the others leave.
 """
 
 import struct
@@ -208,16 +209,20 @@ class Machine:
 
     def _execute(self, step: Step, commands: list[Command | Refused], want_verdicts: bool) -> list[Verdict] | None:
         verdicts: list[Verdict] = []
+        needed = [0 if isinstance(command, Refused) else weigh(command) for command in commands]
+        step.spare = max(0, MAX_ROWS - sum(needed))  # M7
         budget = MAX_ROWS
-        for command in commands:
+        for command, need in zip(commands, needed, strict=True):
+            budget -= need
             verdict: Verdict
             if isinstance(command, Refused):
                 verdict = command
             elif step.session not in self.sessions.live:
                 verdict = refused(Why.STATE, "the session ended earlier in this entry")
+            elif budget < 0:
+                verdict = refused(Why.LIMIT, "the entry is full")  # M7
             else:
-                budget -= weigh(command)
-                verdict = self._guarded(step, command) if budget >= 0 else refused(Why.LIMIT, "the entry is full")  # M7
+                verdict = self._guarded(step, command)
             if want_verdicts:
                 verdicts.append(verdict)
         return verdicts if want_verdicts else None

@@ -46,6 +46,8 @@ class Step:
 
     position: int
     session: SessionId
+    spare: int = 0
+    """Rows that the slices of this entry may still touch (M7)."""
     streams: list[StreamId] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
     given: list[int] = field(default_factory=list)

@@ -198,7 +198,7 @@ class Streams:
         if stream is None:
             return refused(Why.NOT_FOUND, "no such stream")
         if isinstance(command, ExpireProducers):
-            return self._expire_producers(stream, command)
+            return self._expire_producers(step, stream, command)
         return self._raise(step, stream, command)
 
     def _deny(self, step: Step, command: Append, writer: Session, counter: int) -> Refused | None:
@@ -243,7 +243,7 @@ class Streams:
             stream.start = stream.end
             stream.producers = bytearray()
             step.streams.append(stream.id)
-        self._drop(step, stream, min(command.limit, len(stream.index)))
+        self._drop(step, stream, min(command.limit, step.spare, len(stream.index)))
         left = len(stream.index)
         if not left:
             del self.open[stream.id]
@@ -257,7 +257,7 @@ class Streams:
             case FloorReason.TIME:
                 if self._timeline.paused:
                     return refused(Why.PAUSED, "retention waits after a jump of time")  # Q7
-                floor = stream.index.end_of(self._count_expired(stream, command))
+                floor = stream.index.end_of(self._count_expired(step, stream, command))
             case FloorReason.SIZE:
                 spare = stream.index.size - command.bound
                 floor = stream.index.end_of(stream.index.count_within(spare) if spare > 0 else 0)
@@ -269,13 +269,14 @@ class Streams:
             stream.start = floor  # H5
             step.streams.append(stream.id)
         below = stream.index.count_below(stream.start)
-        self._drop(step, stream, min(command.limit, below))
-        return FloorRaised(start=stream.start, left=max(0, below - command.limit))
+        dropped = min(command.limit, step.spare, below)
+        self._drop(step, stream, dropped)
+        return FloorRaised(start=stream.start, left=below - dropped)
 
-    def _count_expired(self, stream: Stream, command: RaiseFloor) -> int:
+    def _count_expired(self, step: Step, stream: Stream, command: RaiseFloor) -> int:
         """Rows at the front that are too old; one without a timestamp is as old as its object."""
-        cutoff = self._timeline.time_ms - command.bound
-        stamps, owners = stream.index.stamps(command.limit), stream.index.objects(command.limit)
+        cutoff, limit = self._timeline.time_ms - command.bound, min(command.limit, step.spare)
+        stamps, owners = stream.index.stamps(limit), stream.index.objects(limit)
         for count, (stamp, owner) in enumerate(zip(stamps, owners, strict=True)):
             if (stamp if stamp >= 0 else self._objects.created_ms(owner)) >= cutoff:
                 return count
@@ -283,14 +284,17 @@ class Streams:
 
     def _drop(self, step: Step, stream: Stream, count: int) -> None:
         owners = stream.index.drop(count)
+        step.spare -= count  # M7
         self.rows -= len(owners)
         self._objects.release(step, owners)  # X1
 
-    def _expire_producers(self, stream: Stream, command: ExpireProducers) -> Verdict:
+    def _expire_producers(self, step: Step, stream: Stream, command: ExpireProducers) -> Verdict:
         if self._timeline.paused:
             return refused(Why.PAUSED, "expiry waits after a jump of time")  # Q7
         cutoff_s = max(0, self._timeline.time_ms - command.idle_ms) // 1000
-        gone, following = producers.expire(stream.producers, command.start, command.limit, cutoff_s)
+        limit = min(command.limit, step.spare, len(stream.producers) // producers.SIZE)
+        gone, following = producers.expire(stream.producers, command.start, limit, cutoff_s)
+        step.spare -= limit  # M7
         if gone:
             stream.producer_floor = max(stream.producer_floor, gone[-1] + 1)  # P5
         return ProducersExpired(expired=len(gone), next_start=following)

@@ -84,14 +84,14 @@ class TopicDeleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamClosed:
-    """`left` rows and producer states remain to be dropped; at 0 the stream is forgotten."""
+    """`left` rows remain to be dropped; at 0 the stream is forgotten."""
 
     left: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloorRaised:
-    """`left` rows below the log start remain to be dropped; ask again."""
+    """`left` rows below the log start remain to be dropped: ask again. By time, more may be due even at 0."""
 
     start: int
     left: int

@@ -1,0 +1,113 @@
+"""Brokers, and which checkpoints may be used."""
+
+from dray.machine.commands import Checkpointed, Close, Expire, Listener, RegisterBroker, SessionKind
+from dray.machine.verdicts import BrokerRegistered, Done, Refused, Why
+
+from .scribe import NOW, Tape
+
+
+def registration(broker_id: int = -1) -> RegisterBroker:
+    listener = Listener(name="PLAIN", host="h", port=9092)
+    return RegisterBroker(broker_id=broker_id, zone="a", rack="r", listeners=(listener,), started_ms=NOW, build="v1")
+
+
+def why(verdict) -> Why:
+    assert isinstance(verdict, Refused), verdict
+    return verdict.why
+
+
+def test_a_broker_lives_as_long_as_its_session():
+    """M8, R-055"""
+    tape = Tape()
+    one, two = tape.open("b1"), tape.open("b2")
+    applied = one.send(registration(5))
+    assert applied.verdicts == [BrokerRegistered(broker_id=5)]
+    assert applied.catalog_changed
+    two.send(registration(6))
+    broker = tape.machine.brokers.all()[0]
+    assert (broker.broker_id, broker.session, broker.zone, broker.build) == (5, one.session, "a", "v1")
+    gone = two.send(Expire(session=one.session, last_n=1))
+    assert gone.catalog_changed
+    assert [broker.broker_id for broker in tape.machine.brokers.all()] == [6]
+
+
+def test_a_broker_id_belongs_to_one_live_session():
+    """M8, E-4"""
+    tape = Tape()
+    one, two = tape.open("b1"), tape.open("b2")
+    one.send(registration(5))
+    assert why(two.do(registration(5))) is Why.LIVE
+    assert one.do(registration(7)) == BrokerRegistered(broker_id=7)
+    assert two.do(registration(5)) == BrokerRegistered(broker_id=5)
+    assert len(tape.machine.brokers.all()) == 2
+
+
+def test_an_id_that_the_machine_gave_stays_with_its_name():
+    """M8"""
+    tape = Tape()
+    one = tape.open("b1")
+    assert one.do(registration()) == BrokerRegistered(broker_id=1)
+    assert tape.open("b2").do(registration()) == BrokerRegistered(broker_id=2)
+    one.send(Close())
+    assert tape.open("b3").do(registration()) == BrokerRegistered(broker_id=3)
+    assert tape.open("b1").do(registration()) == BrokerRegistered(broker_id=1)
+
+
+def mark(position: int, content: bytes = b"h", *, confirms: bool = False) -> Checkpointed:
+    return Checkpointed(position=position, hash=content * 32, size=9, confirms=confirms)
+
+
+def usable(tape: Tape) -> list[int]:
+    return [found.position for found in tape.machine.confirmations.usable()]
+
+
+def test_a_checkpoint_counts_when_another_session_found_the_same_bytes():
+    """K1"""
+    tape = Tape()
+    maker, other = tape.open("b1"), tape.open("b2")
+    assert maker.do(mark(1)) == Done()
+    maker.send(mark(1), mark(1, confirms=True))
+    assert usable(tape) == []
+    other.send(mark(1, confirms=True))
+    assert usable(tape) == [1]
+
+
+def test_where_two_differ_nobody_trims():
+    """K1"""
+    tape = Tape()
+    maker, other, third = tape.open("b1"), tape.open("b2"), tape.open("b3")
+    maker.send(mark(1))
+    other.send(mark(1, b"x"))
+    third.send(mark(1))
+    assert usable(tape) == []
+    assert tape.machine.confirmations.marks[0].disputed
+
+
+def test_a_broker_that_is_alone_confirms_its_own():
+    """K1"""
+    tape = Tape()
+    maker = tape.open("b1")
+    tape.open("tool", kind=SessionKind.TOOL)
+    maker.send(mark(1))
+    assert usable(tape) == []
+    maker.send(mark(1, confirms=True))
+    assert usable(tape) == [1]
+
+
+def test_only_what_was_announced_can_be_confirmed_and_nothing_from_the_future():
+    tape = Tape()
+    maker = tape.open("b1")
+    assert why(maker.do(mark(1, confirms=True))) is Why.NOT_FOUND
+    assert why(maker.do(mark(100))) is Why.MALFORMED
+
+
+def test_the_newest_usable_ones_are_not_forgotten():
+    tape = Tape()
+    maker = tape.open("b1")
+    for position in range(1, 40):
+        maker.send(mark(position))
+        if position in (3, 4, 5):
+            maker.send(mark(position, confirms=True))
+    assert usable(tape) == [4, 5]
+    assert len(tape.machine.confirmations.marks) == 8
+    assert why(maker.do(mark(2))) is Why.STALE

@@ -1,0 +1,140 @@
+"""The catalog."""
+
+from dray.machine.commands import AlterTopic, CloseStream, CreateTopic, DeleteTopic, OpenStream, TopicGone, TopicReady
+from dray.machine.names import TopicId
+from dray.machine.topics import TopicState
+from dray.machine.verdicts import Done, Refused, TopicAltered, TopicCreated, TopicDeleted, Why
+
+from .shop import Shop
+
+
+def create(shop: Shop, name: str, partitions: int = 2, topic_id: TopicId | None = None):
+    return shop.writer.do(CreateTopic(topic_id=topic_id or shop.topic_id(), name=name, partitions=partitions))
+
+
+def why(verdict) -> Why:
+    assert isinstance(verdict, Refused), verdict
+    return verdict.why
+
+
+def names(shop: Shop) -> list[str]:
+    return [topic.name for topic in shop.machine.topics.visible()]
+
+
+def open_all(shop: Shop, created) -> None:
+    for partition, stream in enumerate(created.streams):
+        assert shop.writer.do(OpenStream(stream=stream, topic_id=created.topic_id, partition=partition)) == Done()
+
+
+def test_a_topic_is_visible_with_all_its_partitions_or_not_at_all():
+    """T5, R-191"""
+    shop = Shop()
+    created = create(shop, "t", 3)
+    assert isinstance(created, TopicCreated)
+    assert names(shop) == []
+    assert [topic.name for topic in shop.machine.topics.unfinished()] == ["t"]
+    assert why(shop.writer.do(TopicReady(topic_id=created.topic_id))) is Why.STATE
+    open_all(shop, created)
+    applied = shop.writer.send(TopicReady(topic_id=created.topic_id))
+    assert applied.catalog_changed
+    assert names(shop) == ["t"]
+    assert shop.machine.topics.named("t").visible == 3
+    assert not list(shop.machine.topics.unfinished())
+
+
+def test_two_creations_of_one_name_make_one_topic():
+    """T3, R-042, R-191"""
+    shop = Shop()
+    first, second = shop.topic_id(), shop.topic_id()
+    assert isinstance(create(shop, "t", topic_id=first), TopicCreated)
+    assert why(create(shop, "t", topic_id=second)) is Why.EXISTS
+    assert shop.machine.topics.named("t").id == first
+
+
+def test_the_same_creation_again_gets_the_same_answer():
+    shop = Shop()
+    topic_id = shop.topic_id()
+    assert create(shop, "t", topic_id=topic_id) == create(shop, "t", topic_id=topic_id)
+    assert why(create(shop, "u", topic_id=topic_id)) is Why.EXISTS
+
+
+def test_topic_ids_are_not_zero():
+    """T2, R-023"""
+    assert why(create(Shop(), "t", topic_id=TopicId(bytes(16)))) is Why.MALFORMED
+
+
+def test_a_deleted_name_is_free_at_once_and_its_successor_has_other_ids():
+    """T3, T4, R-023, R-193"""
+    shop = Shop()
+    old = shop.topic("t", 2)
+    topic = shop.machine.topics.named("t")
+    shop.append((old[0], 5))
+    assert shop.writer.do(DeleteTopic(topic_id=topic.id)) == TopicDeleted(topic_id=topic.id, streams=tuple(old))
+    assert names(shop) == []
+    assert shop.machine.topics.named("t") is None
+    new = create(shop, "t")
+    assert new.name_existed_before
+    assert not set(new.streams) & set(old)
+    assert why(shop.writer.do(TopicGone(topic_id=topic.id))) is Why.STATE
+    shop.writer.send(*(CloseStream(stream=stream) for stream in old))
+    assert shop.writer.do(TopicGone(topic_id=topic.id)) == Done()
+    assert shop.writer.do(TopicGone(topic_id=topic.id)) == Done()
+    assert shop.machine.topics.find(topic.id) is None
+    assert why(shop.writer.do(DeleteTopic(topic_id=topic.id))) is Why.NOT_FOUND
+    open_all(shop, new)
+    assert shop.append((new.streams[0], 1))[0].base == 0
+
+
+def test_a_topic_that_was_not_deleted_is_not_gone():
+    shop = Shop()
+    shop.topic("t", 1)
+    topic = shop.machine.topics.named("t")
+    assert why(shop.writer.do(TopicGone(topic_id=topic.id))) is Why.STATE
+    assert topic.state is TopicState.READY
+
+
+def test_added_partitions_become_visible_together_and_change_no_others():
+    """T4, T5, R-023"""
+    shop = Shop()
+    old = shop.topic("t", 2)
+    topic = shop.machine.topics.named("t")
+    altered = shop.writer.do(AlterTopic(topic_id=topic.id, partitions=5))
+    assert isinstance(altered, TopicAltered)
+    assert topic.streams == [*old, *altered.added]
+    assert len(altered.added) == 3
+    assert (topic.visible, topic.unfinished()) == (2, True)
+    for partition, stream in enumerate(altered.added, start=2):
+        shop.writer.send(OpenStream(stream=stream, topic_id=topic.id, partition=partition))
+    shop.writer.send(TopicReady(topic_id=topic.id))
+    assert (topic.visible, topic.unfinished()) == (5, False)
+    assert why(shop.writer.do(AlterTopic(topic_id=topic.id, partitions=4))) is Why.STATE
+
+
+def test_configs_are_set_removed_and_guarded_by_a_revision():
+    shop = Shop()
+    shop.topic("t", 1)
+    topic = shop.machine.topics.named("t")
+    assert shop.writer.do(AlterTopic(topic_id=topic.id, set={"b": "1", "a": "2"})).revision == 1
+    assert list(topic.configs.items()) == [("a", "2"), ("b", "1")]
+    stale = AlterTopic(topic_id=topic.id, set={"a": "3"}, expected_revision=0)
+    assert why(shop.writer.do(stale)) is Why.STALE
+    fresh = AlterTopic(topic_id=topic.id, set={"a": "3"}, remove=("b",), expected_revision=1)
+    assert shop.writer.do(fresh).revision == 2
+    assert topic.configs == {"a": "3"}
+
+
+def test_a_topic_has_a_bounded_number_of_configs():
+    shop = Shop()
+    shop.topic("t", 1)
+    topic = shop.machine.topics.named("t")
+    verdicts = [
+        shop.writer.do(AlterTopic(topic_id=topic.id, set={f"{start}.{k}": "" for k in range(200)}))
+        for start in range(3)
+    ]
+    assert why(verdicts[2]) is Why.LIMIT
+    assert len(topic.configs) == 400
+
+
+def test_the_catalog_is_domain_zero():
+    shop = Shop(domain=2, domains=4)
+    assert why(create(shop, "t")) is Why.FOREIGN
