@@ -197,17 +197,23 @@ class Workload:
         reader = self._reader(process)
         opened = await self._patiently(reader.open, self._end_ns)
         while opened and self._running():
-            if self._entropy.uniform(0, 1) < _MOVE_SHARE:
-                if self._entropy.uniform(0, 1) < _DROP_SHARE:
-                    await reader.close()
-                    opened = await self._patiently(reader.open, self._end_ns)
-                else:
-                    await reader.move()
-            elif not await reader.poll():
-                await self._clock.sleep(_BACKOFF_S)
-            elif self._entropy.uniform(0, 1) < _COMMIT_SHARE:
-                await reader.commit()
+            if not await self._consume_once(reader):
+                await reader.close()
+                opened = await self._patiently(reader.open, self._end_ns)
         await reader.close()
+
+    async def _consume_once(self, reader: Reader) -> bool:
+        """False if the client is to be dropped: by choice, or because it failed (some never recover)."""
+        if self._entropy.uniform(0, 1) < _MOVE_SHARE:
+            if self._entropy.uniform(0, 1) < _DROP_SHARE:
+                return False
+            await reader.move()
+        elif not await reader.poll():
+            await self._clock.sleep(_BACKOFF_S)
+            return False
+        elif self._entropy.uniform(0, 1) < _COMMIT_SHARE:
+            await reader.commit()
+        return True
 
     async def _ask(self, process: Process) -> None:
         consumer = await self._patiently(lambda: self._kit.consumer(self._group(process)), self._end_ns)
