@@ -49,6 +49,7 @@ class Cluster:
         return MemoryProducer(self)
 
     async def consumer(self, group):
+        self.check_up()
         return MemoryConsumer(self, group)
 
     async def create_topic(self, topic, partitions):
@@ -155,6 +156,7 @@ async def run(cluster, *, faults=()):
         faults=faults,
         fault_seconds=0.05,
         quiet_seconds=0.1,
+        drain_seconds=0.5,
     )
     await Workload(plan, cluster, Recorder(sink, clock.boot_ns), clock, SeededEntropy(SEED)).run()
     events, cut = decode_events(sink.getvalue())
@@ -192,3 +194,17 @@ async def test_a_cluster_that_lies_is_found_out(cluster, found):
     judgement = await run(cluster())
     assert judge(judgement)[0] is Verdict.INVALID
     assert found in {anomaly.value for anomaly in judgement.findings.counts}
+
+
+async def test_a_cluster_that_never_comes_back_is_not_valid():
+    cluster = Cluster()
+
+    async def down():
+        cluster.up = False
+
+    async def forget():
+        pass
+
+    judgement = await run(cluster, faults=[Fault(name="down", target="all", start=down, stop=forget)])
+    assert judgement.counts.drained
+    assert {anomaly.value for anomaly in judgement.findings.counts} == {"unseen"}

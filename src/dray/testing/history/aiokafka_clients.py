@@ -121,7 +121,7 @@ class _Consumer:
         return -1 if found is None else int(found)
 
     async def close(self) -> None:
-        await self._consumer.stop()
+        await _settled(self._consumer.stop())
 
 
 def _native(tp: Partition) -> TopicPartition:

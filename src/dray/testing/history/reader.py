@@ -87,18 +87,24 @@ class Reader:
         self._assigned: list[Partition] = []
         self.positions: dict[Partition, int] = {}
 
-    async def open(self, positions: Mapping[Partition, int] | None = None, *, drain: bool = False) -> None:
-        """Take a fresh client, and these partitions or some."""
+    async def open(self, positions: Mapping[Partition, int] | None = None, *, drain: bool = False) -> bool:
+        """Take a fresh client, and these partitions or some.
+
+        Raises:
+            ClientFailed: there is no client; nothing was written down.
+        """
         self._consumer = await self._kit.consumer(self._group)
         if positions is None:
             await self.move()
         else:
             await self._assign(positions, drain=drain)
+        return True
 
     async def close(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            await consumer.close()
+            with contextlib.suppress(ClientFailed):  # it is dropped either way
+                await consumer.close()
         self._attempts.recorder.note(self._process, Crashed())
 
     async def move(self) -> None:

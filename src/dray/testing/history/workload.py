@@ -15,12 +15,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from dray.clock import Clock
 from dray.ids import Entropy
 from dray.testing.history.clients import ClientFailed, Consumer, Kit
 from dray.testing.history.events import (
+    Assign,
     At,
     Crashed,
     Created,
@@ -42,9 +43,15 @@ from dray.testing.history.journal import Recorder
 from dray.testing.history.reader import Attempts, Reader, choose
 from dray.testing.history.values import Value, checksum, encode_value
 
+_T = TypeVar("_T")
 _BACKOFF_S: Final = 0.2
+_ASK_S: Final = 0.02
+_EARLIEST_SHARE: Final = 0.1
 _MOVE_SHARE: Final = 1 / 64
 """How often a consumer takes other partitions instead of polling."""
+_DROP_SHARE: Final = 1 / 4
+"""How often it drops its client for that."""
+_COMMIT_SHARE: Final = 1 / 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +156,9 @@ class Workload:
                 producer=name, idempotent=promises.idempotent, ordered=promises.ordered, retries=promises.retries
             ),
         )
-        producer = await self._kit.producer(promises)
+        producer = await self._patiently(lambda: self._kit.producer(promises), self._end_ns)
+        if producer is None:
+            return
         room = asyncio.Semaphore(plan.in_flight)
         seq = 0
         while self._running():
@@ -186,29 +195,36 @@ class Workload:
 
     async def _consume(self, process: Process) -> None:
         reader = self._reader(process)
-        await reader.open()
-        while self._running():
-            if self._entropy.uniform(0, 1) < _MOVE_SHARE:
-                if self._entropy.uniform(0, 1) < 0.25:
-                    await reader.close()
-                    await reader.open()
-                else:
-                    await reader.move()
-            elif not await reader.poll():
-                await self._clock.sleep(_BACKOFF_S)
-            elif self._entropy.uniform(0, 1) < 0.05:
-                await reader.commit()
+        opened = await self._patiently(reader.open, self._end_ns)
+        while opened and self._running():
+            if not await self._consume_once(reader):
+                await reader.close()
+                opened = await self._patiently(reader.open, self._end_ns)
         await reader.close()
 
+    async def _consume_once(self, reader: Reader) -> bool:
+        """False if the client is to be dropped: by choice, or because it failed (some never recover)."""
+        if self._entropy.uniform(0, 1) < _MOVE_SHARE:
+            if self._entropy.uniform(0, 1) < _DROP_SHARE:
+                return False
+            await reader.move()
+        elif not await reader.poll():
+            await self._clock.sleep(_BACKOFF_S)
+            return False
+        elif self._entropy.uniform(0, 1) < _COMMIT_SHARE:
+            await reader.commit()
+        return True
+
     async def _ask(self, process: Process) -> None:
-        consumer = await self._kit.consumer(self._group(process))
-        while self._running():
+        consumer = await self._patiently(lambda: self._kit.consumer(self._group(process)), self._end_ns)
+        while consumer is not None and self._running():
             tp = choose(self._entropy, self._partitions)
             await self._offset(process, consumer, Latest(tp=tp))
-            if self._entropy.uniform(0, 1) < 0.1:
+            if self._entropy.uniform(0, 1) < _EARLIEST_SHARE:
                 await self._offset(process, consumer, Earliest(tp=tp))
-            await self._clock.sleep(0.02)
-        await consumer.close()
+            await self._clock.sleep(_ASK_S)
+        if consumer is not None:
+            await consumer.close()
 
     async def _offset(self, process: Process, consumer: Consumer, call: Latest | Earliest) -> int | None:
         async def ask() -> Result:
@@ -222,6 +238,8 @@ class Workload:
         plan = self._plan
         while plan.faults and self._running():
             await self._clock.sleep(plan.quiet_seconds)
+            if not self._running():
+                return
             fault = choose(self._entropy, plan.faults)
             self._recorder.note(Process("nemesis"), Nemesis(fault=fault.name, target=fault.target, start=True))
             await fault.start()
@@ -232,20 +250,46 @@ class Workload:
                 self._recorder.note(Process("nemesis"), Nemesis(fault=fault.name, target=fault.target, start=False))
 
     async def _drain(self, process: Process) -> None:
-        """Read every partition from its beginning, with a fresh client, until each known end is reached."""
+        """Read every partition from its beginning, with fresh clients, until each known end is reached.
+
+        A drain that gets no client or no answer is written down as one that
+        reached nothing: what was acknowledged then counts as unseen.
+        """
         deadline_ns = self._clock.boot_ns() + int(self._plan.drain_seconds * 1e9)
-        consumer = await self._kit.consumer(self._group(process))
         starts: dict[Partition, int] = {}
         ends: dict[Partition, int] = {}
-        while len(ends) < len(self._partitions) and self._clock.boot_ns() < deadline_ns:
-            for tp in self._partitions:
-                start = await self._offset(process, consumer, Earliest(tp=tp))
-                end = await self._offset(process, consumer, Latest(tp=tp))
-                if start is not None and end is not None:
-                    starts[tp], ends[tp] = start, end
-        await consumer.close()
+        asker = await self._patiently(lambda: self._kit.consumer(self._group(process)), deadline_ns)
+        while asker is not None and len(ends) < len(self._partitions) and self._clock.boot_ns() < deadline_ns:
+            await self._find_ends(process, asker, starts, ends)
+        if asker is not None:
+            await asker.close()
         reader = self._reader(process)
-        await reader.open(starts, drain=True)
+        if await self._patiently(lambda: reader.open(starts, drain=True), deadline_ns) is None:
+            op = self._recorder.invoke(process, Assign(positions={}, drain=True))
+            self._recorder.info(op, "no client")
+            return
         while self._clock.boot_ns() < deadline_ns and any(reader.positions[tp] < ends[tp] for tp in starts):
-            await reader.poll()
+            if not await reader.poll():
+                await self._clock.sleep(_BACKOFF_S)
         await reader.close()
+
+    async def _find_ends(
+        self, process: Process, asker: Consumer, starts: dict[Partition, int], ends: dict[Partition, int]
+    ) -> None:
+        for tp in self._partitions:
+            start = await self._offset(process, asker, Earliest(tp=tp))
+            end = await self._offset(process, asker, Latest(tp=tp))
+            if start is None or end is None:
+                await self._clock.sleep(_BACKOFF_S)
+            else:
+                starts[tp], ends[tp] = start, end
+
+    async def _patiently(self, act: Callable[[], Awaitable[_T]], deadline_ns: int) -> _T | None:
+        """Open a client; during a fault that takes several tries."""
+        while True:
+            try:
+                return await act()
+            except ClientFailed:
+                if self._clock.boot_ns() >= deadline_ns:
+                    return None
+                await self._clock.sleep(_BACKOFF_S)
