@@ -16,7 +16,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dray.testing.history.events import (
-    UNREADABLE,
     At,
     Earliest,
     Latest,
@@ -226,7 +225,3 @@ def covers(merged: list[Interval], offset: int) -> bool:
 
 def ids(*ops: Op) -> list[OpId]:
     return [op.id for op in ops]
-
-
-def readable(value: ValueId) -> str:
-    return value if value != UNREADABLE else "(unreadable)"
