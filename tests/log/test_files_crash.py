@@ -20,9 +20,8 @@ from dray.log.reader import LogDamaged
 from dray.log.repair import repair
 from dray.log.segment import segment_name
 from dray.log.writer import LogFailed, SegmentWriter, create_segment
+from dray.sim import disk as sim
 from tests.log.contract import named, take, take_upto
-
-sim = pytest.importorskip("dray.sim.disk")
 
 DIRECTORY = Path("/data/meta/log")
 SEEDS = (None, 0, 1, 2)
