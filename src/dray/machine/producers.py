@@ -43,26 +43,21 @@ def take(
 
     Returns `base`, GAP, FENCED, or FIRST_DUPLICATE - the offset it has already.
     """
-    at = _place(states, producer)
-    if at >= len(states) or _ID.unpack_from(states, at)[0] != producer:
-        if sequence != 0 and producer >= floor:  # P2
-            return GAP
-        last = (sequence + records - 1) & _WRAP
-        states[at:at] = STATE.pack(producer, epoch, last, now_s, records, 0, 0, 0, 0, base, 0, 0, 0, 0)
-        return base
-    _, known, last, _, a, b, c, d, e, p, q, r, s, t = STATE.unpack_from(states, at)
-    if epoch == known:
-        if sequence == (last + 1) & _WRAP:  # P2
+    at = _place(states, producer) if len(states) > SIZE else 0
+    if at < len(states):
+        found, known, last, _, a, b, c, d, e, p, q, r, s, t = STATE.unpack_from(states, at)
+        if found == producer:
+            if epoch != known:
+                return _renew(states, at, producer, known, epoch, sequence, records, base, now_s)
+            if sequence != (last + 1) & _WRAP:  # P2
+                return _duplicate(sequence, records, last, (a, b, c, d, e), (p, q, r, s, t))
             last = (last + records) & _WRAP
             STATE.pack_into(states, at, producer, epoch, last, now_s, records, a, b, c, d, base, p, q, r, s)
             return base
-        return _duplicate(sequence, records, last, (a, b, c, d, e), (p, q, r, s, t))
-    if epoch < known:
-        return FENCED  # P3
-    if sequence != 0:  # P2
+    if sequence != 0 and producer >= floor:  # P2
         return GAP
-    last = records - 1
-    STATE.pack_into(states, at, producer, epoch, last, now_s, records, 0, 0, 0, 0, base, 0, 0, 0, 0)
+    at, last = _place(states, producer), (sequence + records - 1) & _WRAP
+    states[at:at] = STATE.pack(producer, epoch, last, now_s, records, 0, 0, 0, 0, base, 0, 0, 0, 0)
     return base
 
 
@@ -153,6 +148,19 @@ def _place(states: bytearray, producer: int) -> int:
         else:
             high = middle
     return low * SIZE
+
+
+def _renew(
+    states: bytearray, at: int, producer: int, known: int, epoch: int, sequence: int, records: int, base: int,
+    now_s: int,
+) -> int:  # fmt: skip
+    """A batch of another epoch than the known one."""
+    if epoch < known:
+        return FENCED  # P3
+    if sequence != 0:  # P2
+        return GAP
+    STATE.pack_into(states, at, producer, epoch, records - 1, now_s, records, 0, 0, 0, 0, base, 0, 0, 0, 0)
+    return base
 
 
 def _duplicate(sequence: int, records: int, last: int, counts: tuple[int, ...], bases: tuple[int, ...]) -> int:

@@ -158,21 +158,29 @@ class Streams:
         denied = self._deny(step, command, writer, name.counter)
         if denied is not None:
             return denied
-        owner, now_s = self._objects.next, self._timeline.time_ms // 1000
+        owner, now_s, object_size = self._objects.next, self._timeline.time_ms // 1000, command.size
         given: list[int] = []
+        answers, touched, streams = given.append, step.streams.append, self.open
         accepted = 0
         for number, stamp, _, producer, sequence, records, size, position, epoch in ROW.iter_unpack(command.packed):
-            stream = self.open.get(number)
+            stream = streams.get(number)
             if stream is None or stream.closed:
                 answer = CLOSED if stream is not None or self.is_closed(number) else UNKNOWN_STREAM  # H6
-            elif not _well_formed(command.size, stamp, producer, sequence, records, size, position, epoch):
+            elif not (
+                # Nothing behind this check can overflow a column.
+                0 < records <= MAX_RECORDS
+                and size > BATCH_HEADER_BYTES
+                and LENGTH_BYTES <= position <= object_size - size
+                and -1 <= stamp <= MAX_TIME_MS
+                and (producer == -1 or (producer >= 0 and epoch >= 0 and sequence >= 0))
+            ):
                 answer = MALFORMED
             else:
                 answer = stream.take(owner, stamp, producer, sequence, records, size, position, epoch, now_s)
                 if answer >= 0:
                     accepted += 1
-                    step.streams.append(number)
-            given.append(answer)
+                    touched(number)
+            answers(answer)
         writer.commit_wal(name.counter)
         self._objects.add(
             step, log_id=self.log_id, session=name.session, counter=name.counter, size=command.size,
@@ -324,16 +332,3 @@ class Streams:
                 raise Corrupt("log start lies outside its stream", stream=stream.id)
             self.open[stream.id] = stream
             self.rows += len(stream.index)
-
-
-def _well_formed(
-    object_size: int, stamp: int, producer: int, sequence: int, records: int, size: int, position: int, epoch: int
-) -> bool:
-    """Does a row make sense? Nothing behind this check can overflow a column."""
-    return (
-        0 < records <= MAX_RECORDS
-        and size > BATCH_HEADER_BYTES
-        and LENGTH_BYTES <= position <= object_size - size
-        and -1 <= stamp <= MAX_TIME_MS
-        and (producer == -1 or (producer >= 0 and epoch >= 0 and sequence >= 0))
-    )

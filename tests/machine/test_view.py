@@ -1,0 +1,139 @@
+"""The state under the spec's keys."""
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dray.errors import Invalid
+from dray.machine import view
+from dray.machine.commands import CommitOffsets, FloorReason, KeepAlive, Listener, OffsetRow, Pin, RaiseFloor
+from dray.machine.commands import RegisterBroker as Register
+from dray.machine.keys import Key, KeyKind, build, parse
+from dray.machine.names import wal_id
+
+from .scribe import CLUSTER, LOG, NOW, entry
+from .shop import Shop, row
+from .world import World
+
+PARTS = {"#": st.integers(0, 10**20 - 1), "$": st.text(), "%": st.binary(min_size=1, max_size=20)}
+KEYS = st.sampled_from(KeyKind).flatmap(
+    lambda kind: st.tuples(
+        st.just(kind), st.tuples(*(PARTS[piece] for piece in kind.value.split("/") if piece in PARTS))
+    )
+)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)  # the table of all characters is made once
+@given(KEYS)
+def test_builders_and_parsers_are_inverse(wanted):
+    """M9, R-054, E-3"""
+    kind, parts = wanted
+    key = build(kind, *parts)
+    assert key.startswith("/dray/v1/")
+    assert parse(key) == Key(kind, parts)
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="/%0123456789abcdefstreams-hwm.~ü", max_size=60))
+def test_a_key_that_parses_is_the_key_that_is_built(tail):
+    """M9"""
+    try:
+        found = parse("/dray/v1/" + tail)
+    except Invalid:
+        return
+    assert build(found.kind, *found.parts) == "/dray/v1/" + tail
+
+
+def test_keys_look_as_the_spec_says():
+    """R-046, R-056, E-3"""
+    assert build(KeyKind.INDEX, 65_536, 7, 104) == (
+        "/dray/v1/streams/00000000000000065536/offset-index/00000000000000000007/00000000000000000104"
+    )
+    assert build(KeyKind.TOPIC, "a/b ü~.x_-") == "/dray/v1/topics/a%2Fb%20%C3%BC%7E.x_-"
+    for bad in ("", "/dray/v2/topics/a", "/dray/v1/nope", "/dray/v1/sessions/7", "/dray/v1/topics/a/partitions/x"):
+        with pytest.raises(Invalid):
+            parse(bad)
+    for parts in ((), ("a", "b"), (-1,), ("x",)):
+        with pytest.raises(Invalid):
+            build(KeyKind.SESSION, *parts)
+
+
+def busy_shop() -> tuple[Shop, int]:
+    shop = Shop()
+    [stream] = shop.topic("orders", 1)
+    listener = Listener(name="PLAIN", host="h", port=9092)
+    shop.writer.send(Register(broker_id=5, zone="a", rack="r", listeners=(listener,), started_ms=NOW))
+    shop.append_rows(row(stream, 3, producer=0, sequence=0, epoch=0), row(stream, 2))
+    shop.append((stream, 1))
+    topic = shop.machine.topics.named("orders")
+    shop.writer.send(CommitOffsets(group="g", rows=(OffsetRow(topic_id=topic.id, partition=0, offset=4),)))
+    shop.writer.send(Pin(pin="job"))
+    return shop, stream
+
+
+def test_all_state_is_listed_in_key_order_and_found_by_its_key():
+    """R-046, R-054, R-055, R-056, R-058, R-059"""
+    shop, stream = busy_shop()
+    listed = dict(view.ls(shop.machine))
+    assert list(listed) == sorted(listed)
+    json.dumps(listed)
+    for key, value in listed.items():
+        assert view.get(shop.machine, key) == value, key
+        parse(key)
+    broker = listed[build(KeyKind.BROKER, CLUSTER, 5)]
+    assert (broker["zoneId"], broker["advertisedListeners"]) == ("a", [{"name": "PLAIN", "host": "h", "port": 9092}])
+    assert listed[build(KeyKind.PARTITION, "orders", 0)]["streamId"] == stream
+    entry_ = listed[build(KeyKind.INDEX, stream, 5, 208)]
+    assert (entry_["startOffset"], entry_["endOffset"], entry_["recordCount"], entry_["length"]) == (3, 5, 2, 100)
+    assert (entry_["fileType"], entry_["walId"]) == ("WAL", wal_id(LOG, shop.writer.session, 1).hex())
+    assert listed[build(KeyKind.LOG_END, stream)] == {"offset": 6}
+    topic = shop.machine.topics.named("orders")
+    assert listed[build(KeyKind.GROUP_OFFSET, "g", topic.id, 0)]["offset"] == 4
+    assert listed[build(KeyKind.PRODUCER, stream, 0)]["batches"] == [{"sequence": 0, "records": 3, "base": 0}]
+
+
+def test_a_prefix_lists_what_begins_with_it():
+    shop, stream = busy_shop()
+    everything = list(view.ls(shop.machine))
+    for prefix in ("/dray/v1/str", "/dray/v1/topics/", "/dray/v1/topics/orders/part", "/dray/v1/wal", "/", "/x", "",
+                   build(KeyKind.STREAM, stream) + "/off", build(KeyKind.STREAM, stream) + "/prod"):  # fmt: skip
+        assert list(view.ls(shop.machine, prefix)) == [item for item in everything if item[0].startswith(prefix)]
+
+
+def test_what_is_not_there_is_not_found():
+    shop, stream = busy_shop()
+    missing = [
+        "nonsense", build(KeyKind.INDEX, stream, 5, 207), build(KeyKind.INDEX, stream, 4, 208),
+        build(KeyKind.INDEX, 1, 5, 208), build(KeyKind.INDEX, stream, 99, 208), build(KeyKind.TOPIC, "x"),
+    ]  # fmt: skip
+    assert [view.get(shop.machine, key) for key in missing] == [None] * len(missing)
+
+
+def test_garbage_and_the_log_start_are_shown():
+    shop, stream = busy_shop()
+    shop.writer.send(RaiseFloor(stream=stream, reason=FloorReason.DELETE_RECORDS, bound=5))
+    listed = dict(view.ls(shop.machine))
+    assert listed[build(KeyKind.LOG_START, stream)] == {"offset": 5}
+    gone = listed[build(KeyKind.WAL_GC, 0, wal_id(LOG, shop.writer.session, 1))]
+    assert gone["deleting"] is False
+
+
+def test_any_entry_can_be_shown():
+    """Every entry of a random log, and nonsense."""
+    for _, raw in World(8).run(300).tape.entries:
+        json.dumps(view.render(raw))
+    shown = view.render(entry(KeepAlive(), session=3, n=7))
+    assert (shown["session"], shown["n"], shown["commands"]) == (3, 7, [{"type": "KeepAlive"}])
+    assert "bad" in view.render(b"?")
+    broken = bytearray(entry(KeepAlive()))
+    broken[-1] = 0x91
+    assert "bad" in view.render(bytes(broken))["commands"][0]
+
+
+def test_a_random_world_can_be_listed():
+    machine = World(12).run(400).machine
+    listed = list(view.ls(machine))
+    assert [key for key, _ in listed] == sorted(key for key, _ in listed)
+    json.dumps(listed)
