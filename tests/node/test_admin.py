@@ -103,6 +103,21 @@ async def test_a_damaged_log_is_refused_and_recovered_under_a_new_log_id(tmp_pat
     assert "the log is whole" in await drayd("admin", "meta", "verify", tmp_path)
 
 
+async def test_a_recovery_that_was_cut_short_is_refused_and_then_finished(tmp_path, effects):
+    """RC1: the process died between the two renames."""
+    async with metadata(tmp_path, effects) as running:
+        await fill(running)
+    await drayd("admin", "meta", "recover", tmp_path, "--yes")
+    home = DataDirectory(tmp_path).home(0)
+    home.rename(home.with_name(f"fresh-{home.name}"))
+    with pytest.raises(Corrupt, match="recovery was cut short"):
+        async with metadata(tmp_path, effects):
+            pass
+    assert "now finished" in await drayd("admin", "meta", "recover", tmp_path, "--yes", code=1)
+    async with metadata(tmp_path, effects) as running:
+        assert running.domains.catalog.machine.topics.named("orders") is not None
+
+
 async def test_a_log_that_vanished_is_damage_and_not_a_new_cluster(tmp_path, effects):
     """ND2: corrupt metadata is never read as nothing."""
     async with metadata(tmp_path, effects) as running:

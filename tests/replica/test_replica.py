@@ -7,8 +7,8 @@ import pytest
 from dray.log import envelope
 from dray.log.port import BEFORE_ALL
 from dray.machine import commands
-from dray.machine.commands import Close, Expire, KeepAlive
-from dray.machine.verdicts import Done
+from dray.machine.commands import Close, CreateTopic, Expire, KeepAlive
+from dray.machine.verdicts import Done, TopicCreated
 from dray.replica.errors import CommitUnknown, Diverged, NotServing, Superseded
 from dray.replica.replica import Replica
 
@@ -26,6 +26,7 @@ async def entries_of(log) -> list[envelope.Head]:
 
 
 async def test_a_proposal_is_answered_with_the_verdict_of_the_fold():
+    """RP1."""
     replica = replica_on(await new_log())
     async with running(replica):
         assert await replica.propose(KeepAlive()) == [Done()]
@@ -41,6 +42,21 @@ async def test_what_arrives_while_an_append_is_in_flight_shares_the_next_entry()
         before = await log.tail()
         await asyncio.gather(*(replica.propose(KeepAlive()) for _ in range(50)))
         assert await log.tail() - before <= 2, "50 proposals are not 50 entries"
+
+
+async def test_an_entry_is_cut_at_the_rows_that_it_may_touch():
+    """Q8: 4 x 1,000 rows do not share one entry."""
+    log = await new_log()
+    replica = replica_on(log)
+    async with running(replica):
+        await replica.open_session()
+        before = await log.tail()
+        topics = [
+            CreateTopic(topic_id=bytes([number]) * 16, name=f"t{number}", partitions=1_000) for number in range(1, 5)
+        ]
+        verdicts = await asyncio.gather(*(replica.propose(topic) for topic in topics))
+        assert all(isinstance(verdict, TopicCreated) for (verdict,) in verdicts)
+        assert await log.tail() - before >= 2
 
 
 async def test_n_goes_up_by_one_with_every_entry():

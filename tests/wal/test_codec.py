@@ -157,7 +157,7 @@ def resealed(body: bytearray) -> bytes:
     ],
 )
 def test_a_lie_with_a_right_crc_is_refused_with_its_reason(at: int, raw: bytes, reason: str):
-    """R-035, R-036: W4 is checked field by field, not left to the CRC."""
+    """R-035, R-036, W2: W4 is checked field by field, not left to the CRC."""
     body = bytearray(GOLDEN)
     body[at : at + len(raw)] = raw
     with pytest.raises(BadWalObject, match=reason):
