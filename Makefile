@@ -1,10 +1,10 @@
-# `make test` does everything on a fresh machine with Python 3.11+, a C compiler and make.
+# `make demo` and `make test` do everything on a fresh machine with Python 3.11+, a C compiler and make.
 PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.done
 TEST_WORKERS ?= 2
 
-.PHONY: setup test quick check bench sim lock format clean
+.PHONY: setup demo test test-peers quick check bench sim lock format clean
 
 setup: $(SETUP)
 
@@ -20,6 +20,9 @@ $(SETUP): requirements/uv.lock requirements/dev.lock pyproject.toml setup.py $(w
 lock:
 	$(BIN)/uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-annotate --custom-compile-command 'make lock' -o requirements/uv.lock requirements/uv.in
 	$(BIN)/uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-annotate --custom-compile-command 'make lock' --extra arrow -o requirements/dev.lock pyproject.toml requirements/dev.in
+
+demo: $(SETUP)
+	$(BIN)/python examples/wal_object.py
 
 test: $(SETUP)
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) -m "not peers"
@@ -38,6 +41,9 @@ check: $(SETUP)
 	$(BIN)/python -m tools.check_invariants
 	$(BIN)/python -m tools.check_extension
 	$(BIN)/python -m tools.fuzz_kernel
+
+test-peers: $(SETUP)
+	$(BIN)/python -m pytest -m peers
 
 bench: $(SETUP)
 	$(BIN)/python -m bench
