@@ -6,6 +6,10 @@ from collections.abc import Callable, Mapping
 import pytest
 import uvloop
 
+from dray.telemetry import configure_logging
+
+configure_logging()  # as a broker does; structlog's own way to show an exception takes half a second
+
 
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item

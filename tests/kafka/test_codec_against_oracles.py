@@ -13,13 +13,14 @@ import kafka.protocol.producer
 import kafka.protocol.sasl
 import pytest
 from kafka.protocol.api_message import ApiMessage
-from oracle import Case, cases, kio_decode, kio_encode, random_message
+from oracle import cases, kio_decode, kio_encode, random_message
 
 from dray.servers.kafka.codec import decode, encode
 
 SEED = int(os.environ.get("DRAY_TEST_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
 CASES = list(cases())
-PER_VERSION = 12
+MODULES = sorted({case.module for case in CASES})
+PER_VERSION = 8
 
 
 def test_the_generated_modules_are_current() -> None:
@@ -33,19 +34,20 @@ def test_every_message_version_is_compared() -> None:
     assert len(CASES) == len({str(case) for case in CASES}) > 300
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_kio_and_we_agree_on_every_byte(case: Case) -> None:
-    """R-074, KP4: kio's bytes read and written by us are the same bytes, and kio reads ours as what it sent."""
+@pytest.mark.parametrize("module", MODULES)
+def test_kio_and_we_agree_on_every_byte(module: str) -> None:
+    """R-074: kio's bytes read and written by us are the same bytes, and kio reads ours as what it sent."""
     print("seed", SEED)
-    dice = random.Random(f"{SEED}/{case}")
-    for _ in range(PER_VERSION):
-        theirs = random_message(case.kio_type, dice)
-        raw = kio_encode(theirs)
-        message, end, _ = decode(case.codec.read[case.version], memoryview(raw), 0)
-        assert end == len(raw)
-        ours = b"".join(encode(case.codec.write[case.version], message))
-        assert ours == raw
-        assert kio_decode(case.kio_type, ours) == theirs
+    for case in (case for case in CASES if case.module == module):
+        dice = random.Random(f"{SEED}/{case}")
+        for _ in range(PER_VERSION):
+            theirs = random_message(case.kio_type, dice)
+            raw = kio_encode(theirs)
+            message, end, _ = decode(case.codec.read[case.version], memoryview(raw), 0)
+            assert end == len(raw), str(case)
+            ours = b"".join(encode(case.codec.write[case.version], message))
+            assert ours == raw, str(case)
+            assert kio_decode(case.kio_type, ours) == theirs, str(case)
 
 
 def _kafka_python(name: str) -> type | None:

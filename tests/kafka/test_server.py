@@ -21,12 +21,14 @@ from wire import (
 
 from dray.errors import Invalid, Unavailable, Unknown
 from dray.servers.kafka import telemetry
+from dray.servers.kafka.apis import api_versions
 from dray.servers.kafka.error_codes import ErrorCode
-from dray.servers.kafka.handler import Context, Disconnect
+from dray.servers.kafka.handler import Context, Disconnect, Peer, Services, Turn
 from dray.servers.kafka.messages.api_versions import SCHEMA as API_VERSIONS
 from dray.servers.kafka.messages.api_versions import ApiVersion, ApiVersionsRequest
 from dray.servers.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from dray.servers.kafka.messages.produce import ProduceRequest, ProduceResponse
+from dray.servers.kafka.support import Matrix
 
 SOFTWARE = ApiVersionsRequest(client_software_name="test-client", client_software_version="1.0")
 
@@ -64,6 +66,15 @@ async def test_every_version_of_api_versions_is_answered_with_the_old_header() -
         ApiVersion(api_key=12, min_version=0, max_version=4),
         ApiVersion(api_key=18, min_version=0, max_version=4),
     ]
+
+
+async def test_a_handler_needs_no_socket() -> None:
+    """R-084: request, context, response."""
+    peer = Peer(address="10.0.0.1", port=1, listener="client")
+    context = Context(version=3, client_id=None, peer=peer, services=Services(), matrix=Matrix(), turn=Turn())
+    response = await api_versions.handle(SOFTWARE, context)
+    assert [entry.api_key for entry in response.api_keys] == [api.key for api in Matrix().apis]
+    assert (peer.software_name, peer.software_version) == ("test-client", "1.0")
 
 
 async def test_another_implementation_reads_our_versions() -> None:
@@ -107,8 +118,9 @@ async def test_what_was_not_offered_ends_the_connection_with_one_line(key: int, 
         with structlog.testing.capture_logs() as lines:
             client.writer.write(struct.pack(">i", len(body)) + body)
             assert await client.closed()
-        told = [line for line in lines if line["event"] == telemetry.REQUEST_UNSUPPORTED]
-        assert [(line["key"], line["version"], line["client_id"]) for line in told] == [(key, version, "bad")]
+        (line,) = lines
+        assert line["event"] == telemetry.REQUEST_UNSUPPORTED
+        assert (line["key"], line["version"], line["client_id"]) == (key, version, "bad")
         assert (await other.ask(HEARTBEAT, 4, heartbeat("abc"))).throttle_time_ms == 3
 
 

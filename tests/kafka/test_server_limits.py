@@ -2,7 +2,6 @@
 
 import asyncio
 import struct
-from dataclasses import replace
 from datetime import timedelta
 
 import psutil
@@ -23,7 +22,7 @@ from wire import (
 from dray.clock import ManualClock
 from dray.servers.kafka.handler import Context
 from dray.servers.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from dray.servers.kafka.messages.produce import ProduceRequest, ProduceResponse
+from dray.servers.kafka.messages.produce import NodeEndpoint, ProduceRequest, ProduceResponse
 from dray.servers.kafka.settings import KIB, MIB, Limits
 
 LIES = (-2, -(1 << 31), (1 << 31) - 1, 100 * MIB + 1, 9, 100 * MIB, 100 * MIB - 1, 8 * MIB)
@@ -202,23 +201,24 @@ async def test_a_flooding_client_is_read_no_further_than_its_limit(limits: Limit
             assert (await client.answer(PRODUCE, 12))[0] == n
 
 
+FAT = ProduceResponse(node_endpoints=[NodeEndpoint(host="x" * 30_000)] * 10)
+
+
+class Fat:
+    """A handler with large answers."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+
+    async def handle(self, request: ProduceRequest, context: Context) -> ProduceResponse:
+        self.begun += 1
+        return FAT
+
+
 async def test_a_client_that_does_not_read_is_not_worked_for() -> None:
     """KP14: answers in memory stay bounded, and after a while the connection is cut."""
-    clock, begun = ManualClock(), 0
-
-    async def large(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
-        nonlocal begun
-        begun += 1
-        return HeartbeatResponse()
-
-    async def fat(request: ProduceRequest, context: Context) -> ProduceResponse:
-        nonlocal begun
-        begun += 1
-        from dray.servers.kafka.messages.produce import NodeEndpoint
-
-        return ProduceResponse(node_endpoints=[NodeEndpoint(host="x" * 30_000)] * 10)
-
-    async with running(produce_api(fat, overlaps=False), clock=clock) as run:
+    clock, fat = ManualClock(), Fat()
+    async with running(produce_api(fat.handle, overlaps=False), clock=clock) as run:
         client = await run.connect()
         client.writer.transport.pause_reading()
         for n in range(2_000):
@@ -227,14 +227,32 @@ async def test_a_client_that_does_not_read_is_not_worked_for() -> None:
         await eventually(lambda: not connection._writable)
         for _ in range(50):
             await asyncio.sleep(0)
-        assert begun < 60
-        assert run.core.budget.held_bytes < 40 * MIB
-        so_far = begun
+        assert fat.begun < 60
+        assert run.core.unsent_bytes < 2 * MIB
+        so_far = fat.begun
         await tick(clock, run, 30_000)
-        assert begun == so_far
+        assert fat.begun == so_far
         await tick(clock, run, 40_000)
         await eventually(lambda: not run.core.connections)
-        assert run.core.budget.held_bytes == 0
+        assert (run.core.budget.held_bytes, run.core.unsent_bytes) == (0, 0)
+
+
+async def test_the_slowest_readers_are_cut_before_answers_fill_the_memory() -> None:
+    """KP16: and a reader that keeps up is not."""
+    clock, fat = ManualClock(), Fat()
+    limits = Limits(unsent_bytes=1 * MIB)
+    async with running(produce_api(fat.handle, overlaps=False), clock=clock, limits=limits) as run:
+        reader = await run.connect()
+        sleepers = [await run.connect() for _ in range(8)]
+        for client in sleepers:
+            client.writer.transport.pause_reading()
+            for n in range(100):
+                client.send(PRODUCE, 12, produce(), n)
+        await eventually(lambda: sum(not c._writable for c in run.core.connections) == 8)
+        await eventually(lambda: run.core.unsent_bytes > limits.unsent_bytes)
+        await tick(clock, run, 1_000)
+        assert run.core.unsent_bytes <= limits.unsent_bytes
+        await reader.ask(PRODUCE, 12, produce())
 
 
 async def test_the_process_limit_holds_over_all_connections_and_everyone_goes_on_later() -> None:
@@ -287,7 +305,3 @@ async def test_a_stop_cuts_what_does_not_finish_in_time() -> None:
         assert await client.closed()
         await stop
         assert (run.core.budget.requests, run.core.budget.held_bytes) == (0, 0)
-
-
-async def test_limits_are_values() -> None:
-    assert replace(Limits(), frame_bytes=5).frame_bytes == 5

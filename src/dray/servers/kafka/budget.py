@@ -1,8 +1,7 @@
 """The memory that all connections of a process may hold together.
 
-Requests, unsent answers and receive buffers are charged here. Over the limit
-nobody is read from; connections wait in line and go on when something was
-released.
+Requests and receive buffers are charged here. Over the limit nobody is read
+from; connections wait in line and go on when something was released.
 
 Half-received frames alone could fill the budget, and then no request would
 ever finish and release anything. So while no request is under way, one
@@ -54,7 +53,7 @@ class Budget:
         If not, its `go_on` is called when that may have changed.
         """
         if self.held_bytes < self.limit_bytes or self._exempt is waiter:
-            return True
+            return True  # KP9
         if unfinished and self._exempt is None and self.requests == 0:
             self._exempt = waiter  # KP10
             return True

@@ -10,8 +10,9 @@ A connection that ends first gives the answers it owes.
 
 Invariants
     KP13  Answers leave in the order in which their requests arrived.
-    KP14  Nothing is read while more is held than the limits allow, and no
-          handler starts while the client does not take its answers.
+    KP14  Nothing is read while more is held than the limits allow; nothing is
+          read and no handler starts while the client does not take its
+          answers.
     KP15  Whatever a handler does, its request gets exactly one answer, or
           none where the protocol has none, or the connection ends.
 """
@@ -27,7 +28,7 @@ from dray.servers.kafka.apis.api_versions import entry
 from dray.servers.kafka.codec import Malformed, Message, decode, encode
 from dray.servers.kafka.dispatch import API_VERSIONS, Route
 from dray.servers.kafka.error_codes import ErrorCode, code_for
-from dray.servers.kafka.handler import Context, Disconnect, Peer, Turn
+from dray.servers.kafka.handler import ALONE, Context, Disconnect, Peer, Turn
 from dray.servers.kafka.messages.api_versions import SCHEMA as API_VERSIONS_SCHEMA
 from dray.servers.kafka.messages.api_versions import ApiVersionsResponse
 from dray.servers.kafka.messages.request_header import CODEC as REQUEST_HEADER
@@ -63,7 +64,7 @@ class Exchange:
         self.done = False
         self.entered = False  # its handler has begun
         self.task: asyncio.Task[None] | None = None
-        self.turn: Turn | None = None
+        self.turn = ALONE
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -83,12 +84,14 @@ class Connection(asyncio.BufferedProtocol):
         self._running_api: Api | None = None
         self._last_turn: Turn | None = None
         self._held_bytes = 0
-        self._unsent_bytes = 0
+        self.unsent_bytes = 0
+        """Answers handed to the transport since the client last kept up."""
         self._known = False  # has sent a valid request
         self._ending: str | None = None
         self._reading = True
         self._writable = True
         self._eof = False
+        self._half_closes = True
         self._drained = True  # no whole frame is left in the buffer
         self._lost = False
         self._left = False
@@ -114,9 +117,10 @@ class Connection(asyncio.BufferedProtocol):
         self._peer = Peer(address=str(name[0]), port=int(name[1]), listener=self._listener)
         self._active_ns = self._core.clock.boot_ns()
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        self._half_closes = transport.get_extra_info("sslcontext") is None
         refusal = self._core.enter(self)
         if refusal is not None:
-            self.end(refusal)
+            self.end(refusal, told=not self._core.first_time(refusal))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer.tail()
@@ -133,15 +137,15 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None and any(exchange.route.api.abandoned for exchange in self._answers):
             self._transport.abort()  # who waits for such an answer would not have closed
         self._end_if_done()
-        return True  # the client may still read: what it asked is answered first
+        return self._half_closes  # the client may still read: what it asked is answered first
 
     def pause_writing(self) -> None:
         self._writable = False
+        self._read_while(False)
 
     def resume_writing(self) -> None:
         self._writable = True
-        self._budget.charge(-self._unsent_bytes)
-        self._unsent_bytes = 0
+        self.forget_unsent()
         self.go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -152,8 +156,7 @@ class Connection(asyncio.BufferedProtocol):
             exchange.done = True
         self._queue.clear()
         self._cancel([exchange for exchange in self._answers if exchange.route.api.abandoned])
-        self._budget.charge(-self._unsent_bytes)
-        self._unsent_bytes = 0
+        self.forget_unsent()
         self._buffer.close()
         self._budget.leave(self)
         self._flush()
@@ -169,19 +172,25 @@ class Connection(asyncio.BufferedProtocol):
             self._end_if_done()
 
     def _take_frames(self) -> None:
+        may_take = self._may_take()
         try:
-            while self._may_take():
+            while may_take:
                 frame = self._buffer.next_frame()
                 self._drained = frame is None
                 if frame is None:
                     break
                 self._taken += 1
                 self._take(frame)
+                may_take = self._may_take()
         except FrameTooLarge as error:
             self.end("frame too large", error)
         except Malformed as error:
             self.end("malformed request", error)
-        self._steer()
+        except Exception as error:  # a mistake of ours; it must cost this connection only
+            logger().error(telemetry.HANDLER_FAILED, api=None, version=None, exc_info=error)
+            self.end("request could not be taken", error)
+        else:
+            self._read_while(may_take)
 
     def _may_take(self) -> bool:
         if self._ending is not None or not self._writable:
@@ -193,19 +202,19 @@ class Connection(asyncio.BufferedProtocol):
             return False
         return self._budget.admits(self, self._buffer.unread > 0)  # KP14
 
-    def _steer(self) -> None:
-        """Read from the socket exactly while another frame may be taken."""
-        if self._eof or self._lost or self._transport is None:
+    def _read_while(self, wanted: bool) -> None:
+        """Read from the socket exactly while another frame may be taken (KP14)."""
+        if wanted == self._reading or self._eof or self._lost or self._transport is None:
             return
-        wanted = self._may_take()
-        if wanted != self._reading and not self._transport.is_closing():
-            self._reading = wanted
-            if wanted:
-                self._transport.resume_reading()
-            else:
-                self._transport.pause_reading()
-                if not self._budget.roomy():
-                    self._buffer.rest()
+        self._reading = wanted
+        if self._transport.is_closing():
+            return
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+            if not self._budget.roomy():
+                self._buffer.rest()
 
     def _frame_limit(self, key: int) -> int:
         api = self._core.matrix.get(key)
@@ -235,9 +244,14 @@ class Connection(asyncio.BufferedProtocol):
         header, _, _ = decode(REQUEST_HEADER.read[1], frame, 0)
         api = self._core.matrix.get(key)
         if api is None or key != API_VERSIONS:
-            telemetry_fields = {"key": key, "version": version, "client_id": header.client_id}
-            logger().warning(telemetry.REQUEST_UNSUPPORTED, address=self._peer.address, **telemetry_fields)
-            self.end("unsupported request")
+            logger().warning(
+                telemetry.REQUEST_UNSUPPORTED,
+                address=self._peer.address,
+                key=key,
+                version=version,
+                client_id=header.client_id,
+            )
+            self.end("unsupported request", told=True)
             return
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[entry(api)])
         route = self._core.routes.find(key, 0)
@@ -255,7 +269,7 @@ class Connection(asyncio.BufferedProtocol):
         self._flush()
 
     def _start(self) -> None:
-        """Start the handlers that may start (KP7)."""
+        """Start the handlers that may start (KP7, KP14)."""
         while self._queue and self._writable:
             exchange = self._queue[0]
             api = exchange.route.api
@@ -264,13 +278,13 @@ class Connection(asyncio.BufferedProtocol):
             self._queue.popleft()
             self._running += 1
             self._running_api = api
-            exchange.turn = self._last_turn = Turn(self._last_turn if api.overlaps else None)
+            if api.overlaps:
+                exchange.turn = self._last_turn = Turn(self._last_turn)
             exchange.task = self._core.tasks.create_task(self._serve(exchange))
 
     async def _serve(self, exchange: Exchange) -> None:
         route, message = exchange.route, exchange.message
         assert message is not None
-        assert exchange.turn is not None
         exchange.entered = True
         context = Context(
             route.version, exchange.header.client_id, self._peer, self._core.services, self._core.matrix, exchange.turn
@@ -318,14 +332,13 @@ class Connection(asyncio.BufferedProtocol):
         exchange.done = True
         exchange.task = None
         exchange.message = None  # lets go of the frame
-        if exchange.turn is not None:
-            exchange.turn.pass_on()
+        exchange.turn.pass_on()
         self._running -= 1
         exchange.route.duration.observe((self._core.clock.boot_ns() - exchange.begun_ns) / 1e9)
         self._flush()
         if self._lost:
             self._leave_if_done()
-        else:
+        elif self._queue or not self._reading or self._eof:
             self.go_on()
 
     def _cancel(self, exchanges: list[Exchange]) -> None:
@@ -352,8 +365,12 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._transport.writelines(parts)
         if not self._writable:
-            self._unsent_bytes += size
-            self._budget.charge(size)
+            self.unsent_bytes += size
+            self._core.unsent_bytes += size
+
+    def forget_unsent(self) -> None:
+        self._core.unsent_bytes -= self.unsent_bytes
+        self.unsent_bytes = 0
 
     def _drop(self, exchange: Exchange) -> int:
         """Forget a finished exchange; returns the size of its answer."""
@@ -363,25 +380,26 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- the end ---
 
-    def end(self, reason: str, error: Exception | None = None) -> None:
-        """Take no more requests; close when what was taken is answered."""
+    def end(self, reason: str, error: Exception | None = None, *, told: bool = False) -> None:
+        """Take no more requests; close when what was taken is answered. `told`: it is in the log already."""
         if self._ending is None:
             self._ending = reason
             telemetry.ENDED.labels(reason).inc()
-            logger().info(
-                telemetry.CONNECTION_ENDED,
-                reason=reason,
-                address=self._peer.address,
-                port=self._peer.port,
-                error=None if error is None else str(error),
-            )
-        self._steer()
+            if not told:
+                logger().info(
+                    telemetry.CONNECTION_ENDED,
+                    reason=reason,
+                    address=self._peer.address,
+                    port=self._peer.port,
+                    error=None if error is None else str(error),
+                )
+        self._read_while(False)
         self._end_if_done()
 
     def drain(self) -> None:
         """The server stops: as `end`, without a word."""
         self._ending = self._ending or "stopping"
-        self._steer()
+        self._read_while(False)
         self._end_if_done()
 
     def abort(self, reason: str) -> None:
@@ -423,8 +441,11 @@ class Connection(asyncio.BufferedProtocol):
             self._stuck = (-1, 0)
         elif self._stuck[0] != self._taken:
             self._stuck = (self._taken, now_ns)
-        elif now_ns - self._stuck[1] > self._core.frame_ns + unread * 1_000_000_000 // self._limits.slowest_rate:
-            self.end("request incomplete")
+        else:
+            # Large requests may take longer, but not while others wait for the memory they hold.
+            extra = 0 if self._budget.waiting else unread * 1_000_000_000 // self._limits.slowest_rate
+            if now_ns - self._stuck[1] > self._core.frame_ns + extra:
+                self.end("request incomplete")
 
     def _sweep_writes(self, now_ns: int) -> None:
         waiting = 0 if self._transport is None else self._transport.get_write_buffer_size()

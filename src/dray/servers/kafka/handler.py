@@ -89,6 +89,10 @@ class Turn:
         return after
 
 
+ALONE: Final = Turn()
+"""The turn of a request that overlaps with nothing: it has come."""
+
+
 class Context(msgspec.Struct, frozen=True):
     """What a handler knows besides the request."""
 

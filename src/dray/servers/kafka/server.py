@@ -4,6 +4,10 @@
         await server.listen(Listener(name="client", host="127.0.0.1", port=9092))
 
 Leaving the block stops accepting, answers what was taken, and closes.
+
+Invariants
+    KP16  At each sweep, answers that clients have not taken are at most the
+          limit: the connections that hold the most are closed.
 """
 
 import asyncio
@@ -58,7 +62,9 @@ class Core:
         self.empty.set()
         self.received_bytes = 0
         self.sent_bytes = 0
+        self.unsent_bytes = 0
         self.stopping = False
+        self._told: set[str] = set()
         self._addresses: Counter[str] = Counter()
 
     def enter(self, connection: Connection) -> str | None:
@@ -86,12 +92,30 @@ class Core:
         if not self.connections:
             self.empty.set()
 
+    def first_time(self, reason: str) -> bool:
+        """Whether this is the first such refusal since the last sweep: a flood of them is one line."""
+        first = reason not in self._told
+        self._told.add(reason)
+        return first
+
+    def sweep(self, now_ns: int) -> None:
+        """End what hangs and report; then close the slowest readers while answers pile up (KP16)."""
+        self._told.clear()
+        for connection in list(self.connections):
+            connection.sweep(now_ns)
+        while self.unsent_bytes > self.limits.unsent_bytes:
+            slowest = max(self.connections, key=lambda connection: connection.unsent_bytes)
+            slowest.abort("answers not taken")
+            slowest.forget_unsent()
+        self.report()
+
     def report(self) -> None:
         """Bring the metrics that are counted by hand up to date."""
         telemetry.RECEIVED.inc(self.received_bytes)
         telemetry.SENT.inc(self.sent_bytes)
         self.received_bytes = self.sent_bytes = 0
         telemetry.HELD.set(self.budget.held_bytes)
+        telemetry.UNSENT.set(self.unsent_bytes)
         telemetry.WAITING.set(self.budget.waiting)
 
 
@@ -178,7 +202,4 @@ class KafkaServer:
     async def _sweep(self, core: Core) -> None:
         while True:
             await self._clock.sleep(SWEEP_S)
-            now = self._clock.boot_ns()
-            for connection in list(core.connections):
-                connection.sweep(now)
-            core.report()
+            core.sweep(self._clock.boot_ns())

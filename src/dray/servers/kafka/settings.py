@@ -34,13 +34,16 @@ class Limits:
     """Stop reading from a connection while it has this many unanswered requests."""
 
     process_inflight_bytes: int = 512 * MIB
-    """Stop reading from all connections while requests, answers and receive buffers hold this much."""
+    """Stop reading from all connections while requests and receive buffers hold this much."""
+
+    unsent_bytes: int = 256 * MIB
+    """Answers that clients have not taken; above this, the connections with the most are closed."""
 
     idle_timeout: timedelta = timedelta(minutes=10)
     """Close a connection without a request for this long (Kafka's connections.max.idle.ms)."""
 
     frame_timeout: timedelta = timedelta(seconds=30)
-    """Close a connection whose request began this long ago and is not complete, plus its bytes at `slowest_rate`."""
+    """Close a connection whose request is not complete after this and the time of its bytes at `slowest_rate`."""
 
     slowest_rate: int = 64 * KIB
     """Bytes a second that a large request must keep up."""

@@ -8,7 +8,7 @@ REQUESTS: Final = counter(
     "dray_kafka_requests_total", "Requests answered, by API and top-level error code.", ("api", "error")
 )
 DURATION: Final = histogram(
-    "dray_kafka_request_duration_seconds", "From a request's last byte to its answer.", SECONDS, ("api",)
+    "dray_kafka_request_duration_seconds", "From a request's last byte to the end of its handler.", SECONDS, ("api",)
 )
 CONNECTIONS: Final = gauge("dray_kafka_connections", "Open connections.", ("listener",))
 ENDED: Final = counter(
@@ -16,7 +16,8 @@ ENDED: Final = counter(
 )
 RECEIVED: Final = counter("dray_kafka_received_bytes_total", "Bytes read from clients.")
 SENT: Final = counter("dray_kafka_sent_bytes_total", "Bytes of answers.")
-HELD: Final = gauge("dray_kafka_held_bytes", "Bytes of requests, answers and receive buffers held by connections.")
+HELD: Final = gauge("dray_kafka_held_bytes", "Bytes of requests and receive buffers held by connections.")
+UNSENT: Final = gauge("dray_kafka_unsent_bytes", "Bytes of answers that clients have not taken.")
 WAITING: Final = gauge(
     "dray_kafka_connections_waiting", "Connections not read from because the process holds too much."
 )
