@@ -169,5 +169,5 @@ async def running(*rows: Api, limits: Limits | None = None, clock: Clock | None 
 
 async def eventually(condition: Callable[[], bool]) -> None:
     """Let the loop run until the condition holds; the test's own timeout is the limit."""
-    while not condition():  # noqa: ASYNC110
+    while not condition():
         await asyncio.sleep(0.001)
