@@ -123,7 +123,7 @@ def test_a_lying_length_or_count_allocates_nothing(length: int) -> None:
     tracemalloc.start()
     try:
         for raw in (topics, topics + b"\0" * 8, name):
-            with pytest.raises(Malformed):
+            with pytest.raises(Malformed, match="beyond the end of the frame"):
                 decode(METADATA.request.read[1], memoryview(raw), 0)
         _, peak = tracemalloc.get_traced_memory()
     finally:
