@@ -3,15 +3,25 @@
 import asyncio
 
 import pytest
-from wire import HEARTBEAT, PRODUCE, heartbeat, heartbeat_api, produce, produce_api, request_bytes
+from wire import (
+    API_VERSIONS_ROW,
+    HEARTBEAT,
+    NO_SERVICES,
+    PRODUCE,
+    heartbeat,
+    heartbeat_api,
+    produce,
+    produce_api,
+    request_bytes,
+)
 
 from dray.clock import SystemClock
 from dray.servers.kafka.connection import Connection
-from dray.servers.kafka.handler import Context, Services
+from dray.servers.kafka.handler import Context
 from dray.servers.kafka.messages.heartbeat import HeartbeatResponse
 from dray.servers.kafka.server import Core
 from dray.servers.kafka.settings import Limits
-from dray.servers.kafka.support import APIS, Api, Matrix
+from dray.servers.kafka.support import Api, Matrix
 
 
 class MemoryTransport(asyncio.Transport):
@@ -47,8 +57,8 @@ class MemoryTransport(asyncio.Transport):
 
 
 def connect(tasks: asyncio.TaskGroup, *rows: Api) -> tuple[Core, Connection, MemoryTransport]:
-    matrix = Matrix([*APIS, *rows])
-    core = Core(services=Services(), matrix=matrix, limits=Limits(), clock=SystemClock(), tasks=tasks)
+    matrix = Matrix([API_VERSIONS_ROW, *rows])
+    core = Core(services=NO_SERVICES, matrix=matrix, limits=Limits(), clock=SystemClock(), tasks=tasks)
     connection, transport = Connection(core, "client"), MemoryTransport()
     connection.connection_made(transport)
     return core, connection, transport

@@ -9,6 +9,7 @@ from kio.schema.api_versions.v3.response import ApiVersionsResponse as KioApiVer
 from kio.serial import entity_reader
 from wire import (
     HEARTBEAT,
+    NO_SERVICES,
     PRODUCE,
     eventually,
     heartbeat,
@@ -23,7 +24,7 @@ from dray.errors import Invalid, Unavailable, Unknown
 from dray.servers.kafka import telemetry
 from dray.servers.kafka.apis import api_versions
 from dray.servers.kafka.error_codes import ErrorCode
-from dray.servers.kafka.handler import Context, Disconnect, Peer, Services, Turn
+from dray.servers.kafka.handler import Context, Disconnect, Peer, Turn
 from dray.servers.kafka.messages.api_versions import SCHEMA as API_VERSIONS
 from dray.servers.kafka.messages.api_versions import ApiVersion, ApiVersionsRequest
 from dray.servers.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -71,7 +72,7 @@ async def test_every_version_of_api_versions_is_answered_with_the_old_header() -
 async def test_a_handler_needs_no_socket() -> None:
     """R-084: request, context, response."""
     peer = Peer(address="10.0.0.1", port=1, listener="client")
-    context = Context(version=3, client_id=None, peer=peer, services=Services(), matrix=Matrix(), turn=Turn())
+    context = Context(version=3, client_id=None, peer=peer, services=NO_SERVICES, matrix=Matrix(), turn=Turn())
     response = await api_versions.handle(SOFTWARE, context)
     assert [entry.api_key for entry in response.api_keys] == [api.key for api in Matrix().apis]
     assert (peer.software_name, peer.software_version) == ("test-client", "1.0")

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from types import ModuleType
+from typing import cast
 
 from dray.clock import Clock, SystemClock
 from dray.servers.kafka.codec import Message, decode, encode
@@ -25,6 +26,9 @@ from dray.servers.kafka.support import APIS, Api, Matrix, Operation, Resource
 
 _names = itertools.count()
 Handle = Callable[[Message, Context], Awaitable[Message | None]]
+API_VERSIONS_ROW = next(api for api in APIS if api.key == 18)
+NO_SERVICES = cast(Services, None)
+"""Handlers of these tests use none."""
 
 
 def _row(key: int, name: str, versions: tuple[int, int], flexible: int, handle: Handle, refuse, **options) -> Api:
@@ -156,8 +160,8 @@ class Running:
 
 @asynccontextmanager
 async def running(*rows: Api, limits: Limits | None = None, clock: Clock | None = None) -> AsyncIterator[Running]:
-    matrix = Matrix([*APIS, *rows])
-    server = KafkaServer(services=Services(), clock=clock or SystemClock(), limits=limits, matrix=matrix)
+    matrix = Matrix([API_VERSIONS_ROW, *rows])
+    server = KafkaServer(services=NO_SERVICES, clock=clock or SystemClock(), limits=limits, matrix=matrix)
     async with server:
         _, port = await server.listen(Listener(name="client", host="127.0.0.1", port=0))
         run = Running(server, port)

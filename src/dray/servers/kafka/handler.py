@@ -23,14 +23,28 @@ from typing import Final, Generic, Protocol
 
 import msgspec
 
+from dray.replica.domains import Domains
+from dray.routing.service import Routing
 from dray.servers.kafka.codec import Message, Req, Resp
 from dray.servers.kafka.error_codes import ErrorCode
 from dray.servers.kafka.support import Matrix
+from dray.topics.service import NewTopic, TopicService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """The ports that handlers use. Each API adds what it needs."""
+    """What handlers use; `node` wires it."""
+
+    domains: Domains
+    topics: TopicService
+    routing: Routing
+    auto_create: bool
+    """Make a topic when a client asks for the metadata of one that does not exist."""
+    default_partitions: int
+
+    def default_topic(self, name: str) -> NewTopic:
+        """A topic about which nothing but the name was said."""
+        return NewTopic(name=name, partitions=self.default_partitions, replication_factor=1, configs={})
 
 
 class Peer:
