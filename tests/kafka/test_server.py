@@ -29,6 +29,7 @@ from dray.servers.kafka.messages.api_versions import SCHEMA as API_VERSIONS
 from dray.servers.kafka.messages.api_versions import ApiVersion, ApiVersionsRequest
 from dray.servers.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from dray.servers.kafka.messages.produce import ProduceRequest, ProduceResponse
+from dray.servers.kafka.server import CannotListen, Listener
 from dray.servers.kafka.support import Matrix
 
 SOFTWARE = ApiVersionsRequest(client_software_name="test-client", client_software_version="1.0")
@@ -402,3 +403,9 @@ async def test_a_stop_answers_what_was_taken_and_accepts_no_more() -> None:
         assert await busy.closed()
         await stop
         assert not run.core.connections
+
+
+async def test_an_address_that_is_taken_is_named_in_the_error() -> None:
+    async with running() as run:
+        with pytest.raises(CannotListen, match=f"port={run.port}"):
+            await run.server.listen(Listener(name="second", host="127.0.0.1", port=run.port))

@@ -119,7 +119,10 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class Disconnect(Exception):
-    """Raised by a handler to close the connection, after the answers before it and after `answer`, if any."""
+    """Raised by a handler to close the connection, after the answers before it and after `answer`, if any.
+
+    The reason becomes the label of a metric: it is a constant, never made of what a client sent.
+    """
 
     def __init__(self, reason: str, answer: Message | None = None) -> None:
         super().__init__(reason)
