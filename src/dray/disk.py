@@ -9,12 +9,18 @@ Invariants
         names the file was synced by `sync_dir`.
     D2  A failed sync is final for that file: it is never tried again and
         never taken as done, for the kernel may have dropped the dirty pages.
+    D3  A directory is made only after the entry of its parent was synced, and
+        `make_dir` syncs the entry of a directory that it finds: so a synced
+        file below it is never lost with an unsynced parent.
 """
 
+import contextlib
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -36,6 +42,15 @@ class SyncFailed(DrayError):
     """The disk could not make bytes durable. They may or may not be there; the file is finished (D2)."""
 
     kind = Kind.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stat:
+    """What the disk knows of a name."""
+
+    size: int
+    modified_ms: int
+    is_dir: bool
 
 
 class File(Protocol):
@@ -75,6 +90,10 @@ class Disk(Protocol):
         """Bytes in the file, or None if there is no such file."""
         ...
 
+    def stat(self, path: Path) -> Stat | None:
+        """Size, age and whether it is a directory; None if the name is free."""
+        ...
+
     def link(self, source: Path, target: Path) -> None:
         """A second name for a file; `Conflict` if `target` exists."""
         ...
@@ -88,7 +107,7 @@ class Disk(Protocol):
         ...
 
     def make_dir(self, path: Path) -> None:
-        """Make a directory and its parents, durably; existing ones are fine."""
+        """Make a directory and its parents, durably; existing ones are fine (D3)."""
         ...
 
     def sync_dir(self, path: Path) -> None:
@@ -168,19 +187,30 @@ class LocalDisk:
 
     def read(self, path: Path, start: int = 0, end: int | None = None) -> bytes:
         try:
-            with path.open("rb", buffering=0) as file:
-                file.seek(start)
-                return file.read() if end is None else _read_upto(file.fileno(), max(0, end - start))
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise _translate(error, path) from error
+        try:
+            # What is asked for is bounded by what is there, before memory is taken for it.
+            size = os.fstat(fd).st_size
+            return _read_range(fd, start, size if end is None else min(end, size))
+        except OSError as error:
+            raise _translate(error, path) from error
+        finally:
+            os.close(fd)
 
     def size(self, path: Path) -> int | None:
+        found = self.stat(path)
+        return None if found is None or found.is_dir else found.size
+
+    def stat(self, path: Path) -> Stat | None:
         try:
-            return path.stat().st_size
-        except FileNotFoundError:
+            found = path.stat()
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise _translate(error, path) from error
+        return Stat(size=found.st_size, modified_ms=found.st_mtime_ns // 1_000_000, is_dir=stat.S_ISDIR(found.st_mode))
 
     def link(self, source: Path, target: Path) -> None:
         try:
@@ -202,13 +232,20 @@ class LocalDisk:
 
     def make_dir(self, path: Path) -> None:
         if path.is_dir():
+            self._sync_found(path)
             return
+        self.make_dir(path.parent)
         try:
-            self.make_dir(path.parent)
             path.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise _translate(error, path) from error
-        self.sync_dir(path.parent)
+        self.sync_dir(path.parent)  # D3
+
+    def _sync_found(self, path: Path) -> None:
+        # D3: whoever made it may have died before its sync. A parent that we
+        # may not read is not ours, and nothing of ours was made in it.
+        with contextlib.suppress(ReadOnly):
+            self.sync_dir(path.parent)
 
     def sync_dir(self, path: Path) -> None:
         self._sync(path, os.O_DIRECTORY)
@@ -265,14 +302,14 @@ class DirectoryLock:
             self._fd = -1
 
 
-def _read_upto(fd: int, count: int) -> bytes:
+def _read_range(fd: int, start: int, end: int) -> bytes:
     parts = []
-    while count > 0:
-        part = os.read(fd, count)
+    while start < end:
+        part = os.pread(fd, end - start, start)
         if not part:
             break
         parts.append(part)
-        count -= len(part)
+        start += len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
@@ -284,7 +321,7 @@ def _translate(error: OSError, path: Path) -> DrayError:
             return ReadOnly("the directory does not take writes: remount it or change its owner", path=path)
         case errno.EEXIST:
             return Conflict("the name exists", path=path)
-        case errno.ENOENT | errno.ENOTDIR:
+        case errno.ENOENT | errno.ENOTDIR | errno.EISDIR:
             return NotFound("no such file", path=path)
         case errno.EIO:
             return Corrupt("the disk reports an input/output error", path=path)

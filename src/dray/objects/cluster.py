@@ -1,0 +1,84 @@
+"""A prefix belongs to one cluster: `cluster.json`, written once, says to which.
+
+Without it, a broker with a wrong address would write into a foreign bucket,
+and its garbage collection would look at objects that it does not know.
+
+Invariants
+    O9  A prefix is bound once; nobody rebinds it, and nothing is written or
+        deleted under a prefix that is bound to another cluster.
+"""
+
+import json
+from typing import Final
+
+import msgspec
+
+from dray.errors import Corrupt, Invalid
+from dray.objects.paths import CLUSTER_NAME
+from dray.objects.port import AlreadyExists, NoSuchObject, Objects
+
+VERSION: Final = 1
+_SIZE_MAX: Final = 4096
+
+
+class ForeignPrefix(Invalid):
+    """The prefix belongs to another cluster."""
+
+
+class NewerPrefix(Invalid):
+    """A newer release wrote the binding."""
+
+
+class _Binding(msgspec.Struct, frozen=True):
+    version: int
+    cluster_id: str
+
+
+async def bind(objects: Objects, cluster_id: str) -> None:
+    """Bind an unbound prefix to this cluster, or check that it is bound to it (O9).
+
+    Raises:
+        ForeignPrefix: it belongs to another cluster.
+        NewerPrefix, Corrupt: the binding can not be read.
+    """
+    content = json.dumps({"version": VERSION, "cluster_id": cluster_id}).encode()
+    try:
+        await objects.put(CLUSTER_NAME, [content])
+    except AlreadyExists:
+        found = await bound_to(objects)
+        if found != cluster_id:
+            raise ForeignPrefix(
+                "this prefix belongs to another cluster: correct the store's address, or give this cluster a prefix "
+                "of its own",
+                prefix_of=found,
+                ours=cluster_id,
+            ) from None
+
+
+async def bound_to(objects: Objects) -> str | None:
+    """The cluster that a prefix belongs to, or None if it is free."""
+    try:
+        size = (await objects.head(CLUSTER_NAME)).size
+        content = await objects.get(CLUSTER_NAME, 0, min(size, _SIZE_MAX))
+    except NoSuchObject:
+        return None
+    try:
+        version = msgspec.json.decode(content, type=dict[str, object]).get("version")
+        if isinstance(version, int) and version > VERSION:
+            raise NewerPrefix(
+                "a newer release of Dray wrote this prefix: upgrade this one, or use another prefix",
+                object=CLUSTER_NAME,
+                version=version,
+                known=VERSION,
+            )
+        binding = msgspec.json.decode(content, type=_Binding)
+        if binding.version != VERSION or not binding.cluster_id:
+            raise msgspec.ValidationError("no such version")
+        return binding.cluster_id
+    except msgspec.DecodeError as error:
+        raise Corrupt(
+            "the binding of this prefix can not be read: restore it, or remove it if you are sure which cluster "
+            "the objects belong to",
+            object=CLUSTER_NAME,
+            size=size,
+        ) from error

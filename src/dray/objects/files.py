@@ -1,0 +1,266 @@
+"""Objects as files of a directory, durable when `put` returns.
+
+A put writes a temporary file, syncs it, links it to its name and syncs the
+directory. The link is what makes a put create-only, and it is made only
+when every byte is on the disk, so a name never leads to a torn object.
+Concurrent puts into one directory share its sync, which starts after the
+last of their links.
+
+A name that exists is settled by syncing the file and its directory and
+comparing the bytes: whoever linked it may have died before its own sync.
+
+Several processes may share a directory. One that opens it sweeps all
+temporary files, also those of its neighbours; a put whose file was swept
+under its hands starts again.
+
+Invariants
+    O6  A name is linked only to a file whose sync returned, and a put is
+        acknowledged only after a sync of its directory that began later.
+    O7  After a failed sync of a directory nothing in it is acknowledged any
+        more by this process (D2).
+"""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Final, ParamSpec, TypeVar
+
+from dray.buffers import Buffer
+from dray.disk import Disk, SyncFailed
+from dray.errors import Conflict, DrayError, NotFound, Unavailable
+from dray.ids import Entropy, SystemEntropy
+from dray.objects.paths import check_name, check_prefix, is_name
+from dray.objects.port import AlreadyExists, NoSuchObject, ObjectInfo, PutUnknown, StoreUnavailable
+from dray.objects.ranges import check_length, check_range, short
+from dray.objects.readback import equal, total_bytes
+from dray.offload import Offload
+
+TEMPORARY: Final = ".tmp"
+_ATTEMPTS: Final = 5
+_MADE_MAX: Final = 4096
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_Entries = list[ObjectInfo | str]
+
+
+class FileObjects:
+    """An object store in a local directory."""
+
+    def __init__(self, root: Path, disk: Disk, offload: Offload, entropy: Entropy | None = None) -> None:
+        self._root = root
+        self._disk = disk
+        self._offload = offload
+        self._temporary = root / TEMPORARY
+        self._names = itertools.count()
+        self._process = (entropy or SystemEntropy()).random_bytes(8).hex()
+        self._made: set[Path] = set()
+        self._syncs: dict[Path, _SharedSync] = {}
+
+    async def open(self) -> None:
+        """Make the directory and remove what earlier puts left unfinished."""
+        await self._attempt(self._sweep)
+
+    async def put(self, path: str, parts: Sequence[Buffer]) -> None:
+        target = self._root / check_name(path)
+        sync = self._sync_of(target.parent)
+        if sync.failed:
+            raise PutUnknown("an earlier sync of this directory failed: check the disk, then restart", name=path)  # O7
+        mine = await self._attempt(self._place, target, parts)
+        try:
+            await sync.run()  # O6
+        except DrayError as error:
+            raise PutUnknown("the object has its name, but the disk did not confirm it", name=path) from error
+        if not mine:
+            raise AlreadyExists("the name holds other bytes", name=path)
+
+    async def get(self, path: str, start: int = 0, end: int | None = None) -> memoryview:
+        check_range(path, start, end)
+        target = self._root / check_name(path)
+        try:
+            content = await self._attempt(self._disk.read, target, start, end)
+            if end is not None:
+                check_length(path, len(content), start, end)
+            if not content and start > (size := (await self.head(path)).size):
+                raise short(path, start, end, size)
+        except NotFound as error:
+            raise NoSuchObject("no such object", name=path) from error
+        return memoryview(content)
+
+    async def head(self, path: str) -> ObjectInfo:
+        found = await self._attempt(self._disk.stat, self._root / check_name(path))
+        if found is None or found.is_dir:
+            raise NoSuchObject("no such object", name=path)
+        return ObjectInfo(path=path, size=found.size, modified_ms=found.modified_ms)
+
+    async def delete(self, path: str) -> None:
+        target = self._root / check_name(path)
+        if await self._attempt(self._remove, target):
+            try:
+                await self._sync_of(target.parent).run()
+            except DrayError as error:
+                raise StoreUnavailable("the disk did not confirm the removal: repeat it", name=path) from error
+
+    async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        check_prefix(prefix)
+        start, _, _ = prefix.rpartition("/")
+        # Directories not yet entered, the first in order last.
+        ahead: _Entries = [start]
+        while ahead:
+            entry = ahead.pop()
+            if isinstance(entry, ObjectInfo):
+                yield entry
+            else:
+                ahead += await self._attempt(self._entries, entry, prefix)
+
+    async def close(self) -> None:
+        pass
+
+    async def _attempt(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a disk call that changed nothing when it fails with `Unavailable`."""
+        try:
+            return await self._offload.run(function, *args, **kwargs)
+        except StoreUnavailable:
+            raise
+        except Unavailable as error:
+            raise StoreUnavailable(error.message, **error.facts) from error
+
+    def _sweep(self) -> None:
+        self._disk.make_dir(self._temporary)
+        for name in self._disk.list(self._temporary):
+            self._disk.remove(self._temporary / name)
+
+    def _place(self, target: Path, parts: Sequence[Buffer]) -> bool:
+        """Bring the bytes under their name; False if it holds others. The directory is left to be synced."""
+        for _ in range(_ATTEMPTS):
+            try:
+                return self._try_to_place(target, parts)
+            except NotFound:
+                # A neighbour swept the temporary file, or a directory is gone.
+                self._made.clear()
+        raise StoreUnavailable("temporary files vanish: does something clean this directory?", path=self._temporary)
+
+    def _try_to_place(self, target: Path, parts: Sequence[Buffer]) -> bool:
+        self._make_dirs(target.parent)
+        temporary = self._temporary / f"{self._process}-{next(self._names)}"
+        try:
+            self._write(temporary, parts)
+            return self._link(temporary, target, parts)
+        finally:
+            # What can not be removed is swept at the next open; it must not hide how the put went.
+            with contextlib.suppress(DrayError):
+                self._disk.remove(temporary)
+
+    def _link(self, temporary: Path, target: Path, parts: Sequence[Buffer]) -> bool:
+        try:
+            self._disk.link(temporary, target)  # O6: only what is synced gets a name
+        except Conflict:
+            return self._settle(target, parts)
+        return True
+
+    def _write(self, temporary: Path, parts: Sequence[Buffer]) -> None:
+        file = self._disk.create(temporary)
+        try:
+            file.write(parts)
+            file.sync()
+        except SyncFailed as error:
+            raise StoreUnavailable("the disk did not take the bytes: nothing was stored", path=temporary) from error
+        finally:
+            file.close()
+
+    def _settle(self, target: Path, parts: Sequence[Buffer]) -> bool:
+        """Make an existing object durable and compare it (O3)."""
+        try:
+            self._disk.sync_file(target)
+        except SyncFailed as error:
+            raise PutUnknown("the existing object could not be made durable", path=target) from error
+        found = self._disk.size(target)
+        return found == total_bytes(parts) and equal(self._disk.read(target), parts)
+
+    def _make_dirs(self, directory: Path) -> None:
+        if len(self._made) > _MADE_MAX:
+            self._made.clear()
+        for needed in (self._temporary, directory):
+            if needed not in self._made:
+                self._disk.make_dir(needed)
+                self._made.add(needed)
+
+    def _remove(self, target: Path) -> bool:
+        if self._disk.size(target) is None:
+            return False
+        self._disk.remove(target)
+        return True
+
+    def _entries(self, directory: str, prefix: str) -> _Entries:
+        """Objects and directories in one directory that may have the prefix, last in order first."""
+        found: list[tuple[str, ObjectInfo | str]] = []
+        for name in self._disk.list(self._root / directory):
+            path = f"{directory}/{name}" if directory else name
+            # A directory stands where its content does: `a.b` is before `a/b`.
+            if not _fits(path, prefix) or not is_name(path):
+                continue
+            stat = self._disk.stat(self._root / path)
+            if stat is None:
+                continue
+            if stat.is_dir:
+                found.append((path + "/", path))
+            elif path.startswith(prefix):
+                found.append((path, ObjectInfo(path=path, size=stat.size, modified_ms=stat.modified_ms)))
+        found.sort(key=lambda entry: entry[0], reverse=True)
+        return [entry for _, entry in found]
+
+    def _sync_of(self, directory: Path) -> "_SharedSync":
+        sync = self._syncs.get(directory)
+        if sync is None:
+            sync = self._syncs[directory] = _SharedSync(directory, self._disk, self._offload)
+        return sync
+
+
+class _SharedSync:
+    """Syncs of one directory: one runs at a time, and all who ask while it runs share the next."""
+
+    def __init__(self, directory: Path, disk: Disk, offload: Offload) -> None:
+        self.failed = False
+        self._directory = directory
+        self._disk = disk
+        self._offload = offload
+        self._asked = 0
+        self._done = 0
+        self._running: asyncio.Event | None = None
+
+    async def run(self) -> None:
+        """Return after a sync that began after this call (O6)."""
+        self._asked += 1
+        ticket = self._asked
+        while self._done < ticket:
+            if self.failed:
+                raise SyncFailed("an earlier sync of this directory failed", path=self._directory)  # O7
+            if self._running is None:
+                await self._lead()
+            else:
+                await self._running.wait()
+
+    async def _lead(self) -> None:
+        covered = self._asked
+        running = self._running = asyncio.Event()
+        try:
+            await self._offload.run(self._sync)
+            self._done = covered
+        finally:
+            # Also when the leader is cancelled: one of those who wait leads the next.
+            self._running = None
+            running.set()
+
+    def _sync(self) -> None:
+        try:
+            self._disk.sync_dir(self._directory)
+        except SyncFailed:
+            self.failed = True  # O7: known even if nobody waits for this call any more
+            raise
+
+
+def _fits(path: str, prefix: str) -> bool:
+    """Whether this name, or one below it, may start with the prefix."""
+    return path.startswith(prefix) or prefix.startswith(path)

@@ -1,0 +1,139 @@
+"""Names of objects: what a name may be, and the names that Dray gives.
+
+    wal/v1/zone=<zone>/domain=<domain>/date=YYYY/MM/DD/<wal id in hex>.wo
+
+Names are relative to the cluster's prefix, which belongs to the store. The
+day is in UTC and comes from the creation time. The zone is there for people
+who look into the bucket; nothing may be decided by it.
+
+Invariants
+    O4  Builder and parser are inverse: each name has one meaning, and each
+        meaning has one name.
+    O5  A name stays below its prefix: no `..`, no empty segment, no absolute
+        path, and nothing that a store would escape.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Final, Self
+
+from dray.errors import Invalid
+
+WAL_PREFIX: Final = "wal/v1/"
+CLUSTER_NAME: Final = "cluster.json"
+
+NAME_BYTES_MAX: Final = 800  # S3 takes 1,024 with the prefix
+SEGMENT_BYTES_MAX: Final = 240  # file systems take 255
+ZONE_BYTES_MAX: Final = 75  # three characters each when escaped, and `zone=`
+
+_NAME = re.compile(r"[A-Za-z0-9._=+/-]+")
+_PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+_WAL = re.compile(
+    r"wal/v1/zone=([^/]*)/domain=(0|[1-9][0-9]{0,9})/date=([0-9]{4})/([0-9]{2})/([0-9]{2})/([0-9a-f]{32})\.wo"
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DOMAIN_END = 1 << 32
+_WAL_ID_BYTES = 16
+
+
+class BadName(Invalid):
+    """This can not be the name of an object."""
+
+
+def check_name(name: str) -> str:
+    """The name itself, if it is one (O5)."""
+    if not _NAME.fullmatch(name):
+        raise BadName("a name is made of letters, digits and ._=+-/", name=repr(name[:100]))
+    if len(name) > NAME_BYTES_MAX:
+        raise BadName("the name is too long", name=name[:100], length=len(name), longest=NAME_BYTES_MAX)
+    for segment in name.split("/"):
+        if not segment or segment.startswith("."):
+            raise BadName("no part between slashes may be empty or begin with a dot", name=name)
+        if len(segment) > SEGMENT_BYTES_MAX:
+            raise BadName("a part between slashes is too long", name=name[:100], longest=SEGMENT_BYTES_MAX)
+    return name
+
+
+def is_name(name: str) -> bool:
+    """Whether an object may be called so."""
+    try:
+        check_name(name)
+    except BadName:
+        return False
+    return True
+
+
+def check_prefix(prefix: str) -> str:
+    """The start of names, itself: empty, or the beginning of a good name."""
+    if prefix:
+        check_name(prefix + "x" if prefix.endswith("/") else prefix)
+    return prefix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WalName:
+    """What the name of a WAL object says."""
+
+    zone: str
+    domain: int
+    day: date
+    wal_id: bytes
+
+    @classmethod
+    def of(cls, *, zone: str, domain: int, created_ms: int, wal_id: bytes) -> Self:
+        """The name of an object created at this moment."""
+        try:
+            day = (_EPOCH + timedelta(milliseconds=created_ms)).date()
+        except OverflowError as error:
+            raise BadName("the creation time is no date", created_ms=created_ms) from error
+        return cls(zone=zone, domain=domain, day=day, wal_id=wal_id)
+
+    def path(self) -> str:
+        """Build the path (O4)."""
+        if not 0 <= self.domain < _DOMAIN_END:
+            raise BadName("a domain is a number of 32 bits", domain=self.domain)
+        if len(self.wal_id) != _WAL_ID_BYTES:
+            raise BadName("a wal id has 16 bytes", length=len(self.wal_id))
+        day = f"{self.day.year:04}/{self.day.month:02}/{self.day.day:02}"
+        return f"{WAL_PREFIX}zone={_escape(self.zone)}/domain={self.domain}/date={day}/{self.wal_id.hex()}.wo"
+
+    @classmethod
+    def parse(cls, path: str) -> Self:
+        """Read a path that `path` built; anything else is `BadName` (O4)."""
+        match = _WAL.fullmatch(path)
+        if match is None:
+            raise BadName("not the name of a WAL object", name=path[:200])
+        zone, domain, year, month, day, wal_id = match.groups()
+        try:
+            found = cls(
+                zone=_unescape(zone),
+                domain=int(domain),
+                day=date(int(year), int(month), int(day)),
+                wal_id=bytes.fromhex(wal_id),
+            )
+            rebuilt = found.path()
+        except ValueError as error:
+            raise BadName("not the name of a WAL object", name=path[:200]) from error
+        if rebuilt != path:
+            raise BadName("not the name of a WAL object", name=path[:200])
+        return found
+
+
+def _escape(zone: str) -> str:
+    """Bytes that a store might change become `=XX`."""
+    try:
+        raw = zone.encode()
+    except UnicodeEncodeError as error:
+        raise BadName("the zone is not valid text", zone=repr(zone[:100])) from error
+    if len(raw) > ZONE_BYTES_MAX:
+        raise BadName("the zone is too long", zone=zone[:100], bytes=len(raw), longest=ZONE_BYTES_MAX)
+    return "".join(chr(byte) if byte in _PLAIN else f"={byte:02X}" for byte in raw)
+
+
+def _unescape(text: str) -> str:
+    head, *rest = text.split("=")
+    parts = [head.encode()]
+    for part in rest:
+        parts += [bytes.fromhex(part[:2]), part[2:].encode()]
+    return b"".join(parts).decode()
