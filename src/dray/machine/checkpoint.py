@@ -84,6 +84,12 @@ def load(checkpoint: bytes | memoryview, kind: type[Machine] = Machine) -> Machi
     return machine
 
 
+def summary(checkpoint: bytes | memoryview) -> tuple[int, int]:
+    """Position and digest of a whole, undamaged checkpoint, without building its machine."""
+    row = Reader(_unwrap(memoryview(checkpoint))).row()
+    return row.number(), row.number()
+
+
 def fingerprint(machine: Machine) -> str:
     """A short name of a state: equal if and only if the states are."""
     return blake2b(dump(machine), digest_size=16).hexdigest()

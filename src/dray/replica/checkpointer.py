@@ -18,6 +18,7 @@ from dray.log.port import Position
 from dray.machine import checkpoint
 from dray.machine.commands import Checkpointed, SessionKind
 from dray.machine.confirmations import CheckpointMark
+from dray.offload import Offload
 from dray.replica import telemetry
 from dray.replica.checkpoints import CheckpointStore
 from dray.replica.fold import Folder
@@ -38,6 +39,7 @@ class Checkpointer:
         store: CheckpointStore,
         folder: Folder,
         clock: Clock,
+        offload: Offload,
         *,
         due_bytes: int = DUE_BYTES,
         kept_ms: int = KEPT_MS,
@@ -46,6 +48,7 @@ class Checkpointer:
         self._store = store
         self._folder = folder
         self._clock = clock
+        self._offload = offload
         self._due_bytes = due_bytes
         self._kept_ms = kept_ms
         self._last_size = 0
@@ -77,8 +80,7 @@ class Checkpointer:
         self._replica.bytes_since_checkpoint = 0
         await self._folder.fold(position)
         data = await self._store.read_made(position)  # what counts is what can be read back
-        made = checkpoint.load(data)
-        if (made.position, made.digest) != (position, digest):
+        if await self._offload.run(checkpoint.summary, data) != (position, digest):
             await self._store.remove(position)
             raise self._replica.fail(
                 DrayError("this replica and a fold of its log disagree: it must not go on", position=position)
@@ -106,12 +108,9 @@ class Checkpointer:
             data = await self._refold(mark)
             if data is None:
                 continue
-            logger().info(telemetry.CHECKPOINTED, position=mark.position, agrees=checkpoint.content_hash(data) == mark.hash)
-            await self._replica.propose(
-                Checkpointed(
-                    position=mark.position, hash=checkpoint.content_hash(data), size=len(data), confirms=True
-                )
-            )
+            found = checkpoint.content_hash(data)
+            logger().info(telemetry.CHECKPOINTED, position=mark.position, agrees=found == mark.hash)
+            await self._replica.propose(Checkpointed(position=mark.position, hash=found, size=len(data), confirms=True))
 
     async def _refold(self, mark: CheckpointMark) -> bytes | None:
         if mark.position in await self._store.confirmed():

@@ -1,0 +1,1 @@
+"""A running Dray: what is wired to what."""

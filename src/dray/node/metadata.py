@@ -1,0 +1,191 @@
+"""The metadata of one process on a data directory: logs, their server, replicas, checkpoints."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from dray.clock import Clock
+from dray.disk import Disk
+from dray.errors import DrayError
+from dray.ids import Entropy
+from dray.log import envelope
+from dray.log.files import FileLog
+from dray.log.port import Log
+from dray.log.server import LogServer
+from dray.machine import commands
+from dray.machine.commands import Genesis, SessionKind
+from dray.machine.machine import Machine
+from dray.node.directory import DataDirectory, WrongDirectory
+from dray.node.directory import Identity as DirectoryIdentity
+from dray.offload import Offload
+from dray.replica.checkpointer import Checkpointer
+from dray.replica.checkpoints import FileCheckpoints, newest_machine
+from dray.replica.child import ChildFolder
+from dray.replica.domains import Domains
+from dray.replica.replica import Replica
+from dray.replica.session import Identity
+from dray.replica.writer import Timing
+
+STARTING_LIMIT_S: Final = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """What a process may do to the world, injected."""
+
+    clock: Clock
+    entropy: Entropy
+    disk: Disk
+    offload: Offload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataOptions:
+    """How the metadata plane of this process behaves."""
+
+    name: str = "broker-0"
+    timing: Timing = field(default_factory=Timing)
+    segment_bytes: int = 64 << 20
+    max_entry_bytes: int = 1 << 20
+    checkpoint_due_bytes: int = 8 << 20
+    accept_clock: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """A running metadata plane."""
+
+    directory: DataDirectory
+    identity: DirectoryIdentity
+    domains: Domains
+    failed: "asyncio.Future[DrayError]"
+    """Resolves when the process must end."""
+
+
+@asynccontextmanager
+async def serve_metadata(
+    directory: DataDirectory, identity: DirectoryIdentity, effects: Effects, options: MetadataOptions
+) -> AsyncIterator[Metadata]:
+    """Open the logs of a directory whose lock this process holds, serve them, and run a replica of each."""
+    async with AsyncExitStack() as stack:
+        logs = await _open_logs(stack, directory, identity, effects, options)
+        server = LogServer(logs, cluster_id=identity.cluster, max_entry_bytes=options.max_entry_bytes)
+        stack.push_async_callback(server.close)
+        await server.listen_unix(directory.socket)
+        failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
+        for log in logs.values():
+            _watch(log.failed, failed)
+        replicas = {}
+        for domain, log in logs.items():
+            replicas[domain] = await _run_replica(stack, directory, identity, domain, log, effects, options)
+            _watch(replicas[domain].failed, failed)
+        yield Metadata(directory=directory, identity=identity, domains=Domains(replicas), failed=failed)
+        for replica in replicas.values():
+            await replica.close_session()
+
+
+async def _open_logs(
+    stack: AsyncExitStack,
+    directory: DataDirectory,
+    identity: DirectoryIdentity,
+    effects: Effects,
+    options: MetadataOptions,
+) -> dict[int, FileLog]:
+    logs = {}
+    for domain in directory.domains(effects.disk) or [0]:
+        log = await FileLog.open(
+            directory.log(domain),
+            disk=effects.disk,
+            offload=effects.offload,
+            clock=effects.clock,
+            segment_bytes=options.segment_bytes,
+            max_entry_bytes=options.max_entry_bytes,
+        )
+        stack.push_async_callback(log.close)
+        await ensure_genesis(log, identity, domain, effects)
+        logs[domain] = log
+    return logs
+
+
+async def ensure_genesis(
+    log: Log, identity: DirectoryIdentity, domain: int, effects: Effects, domains: int = 1
+) -> None:
+    """Begin a log that is empty; a second genesis would be refused by every replica."""
+    if await log.tail() > 0:
+        return
+    genesis = Genesis(
+        cluster_id=identity.cluster.bytes,
+        log_id=effects.entropy.random_bytes(8),
+        domain=domain,
+        domains=domains,
+    )
+    await log.append(
+        envelope.encode(
+            [commands.encode(genesis)],
+            session=0,
+            n=0,
+            time_ms=effects.clock.wall_ms(),
+            seen_position=0,
+            seen_digest=0,
+        )
+    )
+
+
+def check_genesis(machine: Machine, identity: DirectoryIdentity, domain: int) -> None:
+    """Every replica checks that the log it folds is the one it was meant to."""
+    if machine.cluster_id != identity.cluster.bytes or machine.domain != domain:
+        raise WrongDirectory(
+            "the log belongs to another cluster or domain: do not mix directories",
+            has=machine.cluster_id.hex(), domain=machine.domain, wanted=identity.cluster.hex, wanted_domain=domain,
+        )  # fmt: skip
+
+
+async def _run_replica(
+    stack: AsyncExitStack,
+    directory: DataDirectory,
+    identity: DirectoryIdentity,
+    domain: int,
+    log: FileLog,
+    effects: Effects,
+    options: MetadataOptions,
+) -> Replica:
+    store = FileCheckpoints(directory.checkpoints(domain), effects.disk, effects.offload)
+    replica = Replica(
+        log=log,
+        machine=await newest_machine(store),
+        identity=Identity(
+            name=options.name,
+            instance=identity.instance.bytes,
+            kind=SessionKind.BROKER,
+            owner=True,
+            accept_clock=options.accept_clock,
+        ),
+        clock=effects.clock,
+        entropy=effects.entropy,
+        timing=options.timing,
+        checkpoints=store,
+    )
+    await stack.enter_async_context(replica.running())
+    check_genesis(replica.machine, identity, domain)
+    folder = ChildFolder(socket=directory.socket, domain=domain, directory=directory.checkpoints(domain))
+    checkpointer = Checkpointer(
+        replica, store, folder, effects.clock, effects.offload, due_bytes=options.checkpoint_due_bytes
+    )
+    task = asyncio.create_task(checkpointer.run())
+    stack.push_async_callback(_stop, task)
+    return replica
+
+
+async def _stop(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _watch(source: "asyncio.Future[DrayError]", target: "asyncio.Future[DrayError]") -> None:
+    def pass_on(done: "asyncio.Future[DrayError]") -> None:
+        if not done.cancelled() and not target.done():
+            target.set_result(done.result())
+
+    source.add_done_callback(pass_on)

@@ -1,0 +1,79 @@
+"""The child process that makes checkpoints beside a live broker, so that the broker never stops for it.
+
+`python -m dray.replica.child` reads the log through the socket that every
+owner of a data directory serves, and leaves its result in the checkpoint
+directory under a name that nobody loads yet (CK1).
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from dray.disk import LocalDisk
+from dray.errors import DrayError, Unavailable
+from dray.log.client import ClientLog
+from dray.offload import InlineOffload
+from dray.replica.checkpoints import FileCheckpoints
+from dray.replica.fold import InlineFolder
+
+
+class ChildFolder:
+    """Folds in a child process."""
+
+    def __init__(self, *, socket: Path, domain: int, directory: Path, deadline_s: float = 300) -> None:
+        self._arguments = ["--socket", str(socket), "--domain", str(domain), "--directory", str(directory)]
+        self._deadline_s = deadline_s
+
+    async def fold(self, upto: int) -> None:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "dray.replica.child",
+            *self._arguments,
+            "--upto",
+            str(upto),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                _, said = await child.communicate()
+        except BaseException:
+            if child.returncode is None:
+                child.kill()
+                await child.wait()
+            raise
+        if child.returncode != 0:
+            raise Unavailable("the checkpoint's child failed", said=said.decode(errors="replace")[-500:])
+
+
+async def _main(socket: Path, domain: int, directory: Path, upto: int) -> None:
+    store = FileCheckpoints(directory, LocalDisk(), InlineOffload(), maker=str(os.getpid()))
+    log = ClientLog(socket, domain)
+    try:
+        await InlineFolder(log, store).fold(upto)
+    finally:
+        await log.close()
+
+
+def main() -> int:
+    """The child's command line."""
+    parser = argparse.ArgumentParser(prog="python -m dray.replica.child", description=__doc__)
+    parser.add_argument("--socket", type=Path, required=True)
+    parser.add_argument("--domain", type=int, required=True)
+    parser.add_argument("--directory", type=Path, required=True)
+    parser.add_argument("--upto", type=int, required=True)
+    given = parser.parse_args()
+    try:
+        asyncio.run(_main(given.socket, given.domain, given.directory, given.upto))
+    except DrayError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
