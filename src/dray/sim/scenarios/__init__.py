@@ -4,11 +4,12 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Final
 
+from dray.sim.scenarios.appends import appends, latest
 from dray.sim.scenarios.ordering import Bug, ordering
 from dray.sim.world import World
 
 Scenario = Callable[[World], Coroutine[object, object, None]]
 
-SCENARIOS: Final[dict[str, Scenario]] = {"ordering": ordering}
+SCENARIOS: Final[dict[str, Scenario]] = {"appends": appends, "latest": latest, "ordering": ordering}
 
 PLANTED: Final[dict[str, Scenario]] = {f"ordering/{bug.value}": partial(ordering, bug=bug) for bug in Bug}
