@@ -6,10 +6,16 @@ from typing import Final
 
 from dray.sim.scenarios.appends import appends, latest
 from dray.sim.scenarios.ordering import Bug, ordering
+from dray.sim.scenarios.sessions import sessions
 from dray.sim.world import World
 
 Scenario = Callable[[World], Coroutine[object, object, None]]
 
-SCENARIOS: Final[dict[str, Scenario]] = {"appends": appends, "latest": latest, "ordering": ordering}
+SCENARIOS: Final[dict[str, Scenario]] = {
+    "appends": appends,
+    "latest": latest,
+    "ordering": ordering,
+    "sessions": sessions,
+}
 
 PLANTED: Final[dict[str, Scenario]] = {f"ordering/{bug.value}": partial(ordering, bug=bug) for bug in Bug}
