@@ -9,7 +9,7 @@ Invariants
           `PutUnknown`, and a copy of it may land later.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from dray.buffers import Buffer
@@ -55,6 +55,8 @@ class SharedObjects:
     def __init__(self, loop: SimLoop, trace: Trace) -> None:
         self.inner = MemoryObjects(StoreClock(loop))
         self.deletions: list[Deletion] = []
+        self.on_delete: Callable[[str, str], None] | None = None
+        """Called with the name and who takes it away, before it goes: how a checker watches."""
         self._loop = loop
         self._trace = trace
 
@@ -64,6 +66,8 @@ class SharedObjects:
     async def delete(self, path: str, by: str) -> None:
         self.deletions.append(Deletion(path=path, at=self._loop.time(), by=by))
         self._trace.add(SERVICE, "deleted", path=path, by=by)
+        if self.on_delete is not None:
+            self.on_delete(path, by)
         await self.inner.delete(path)
 
     async def names(self, prefix: str = "") -> list[str]:

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Final
 
 from dray.sim.scenarios.appends import appends, latest
+from dray.sim.scenarios.garbage import garbage
 from dray.sim.scenarios.ordering import Bug, ordering
 from dray.sim.scenarios.sessions import sessions
 from dray.sim.world import World
@@ -13,6 +14,7 @@ Scenario = Callable[[World], Coroutine[object, object, None]]
 
 SCENARIOS: Final[dict[str, Scenario]] = {
     "appends": appends,
+    "garbage": garbage,
     "latest": latest,
     "ordering": ordering,
     "sessions": sessions,
