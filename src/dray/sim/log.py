@@ -57,6 +57,8 @@ class SharedLog:
         """Every entry that counts, trimmed ones included: what a fresh fold of the whole log reads."""
         self.on_landed: Callable[[LogEntry], None] | None = None
         """Called with each entry as it is ordered: how a checker watches the truth."""
+        self.on_trim: Callable[[Position], None] | None = None
+        """Called before entries are let go."""
 
     def land(self, entry: bytes, who: str) -> Position:
         """Order an entry. Positions leave holes, as engines that append markers do."""
@@ -102,6 +104,8 @@ class SharedLog:
         """Let go of the entries at or below `upto`; the tail stays where it is."""
         if upto > self.tail():
             raise Invalid("cannot trim above the tail", upto=upto, tail=self.tail())
+        if self.on_trim is not None:
+            self.on_trim(upto)
         self._floor = max(self._floor, upto)
         self._trimmed = max(self._trimmed, upto)
         self._entries = [entry for entry in self._entries if entry.position > upto]

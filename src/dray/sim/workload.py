@@ -72,6 +72,7 @@ class Workload:
         self.history = History()
         self.may_vanish = False
         """Retention runs: acked records may go from the front."""
+        self._truth_is_known = True
         self._pause = pause
         self._counter = 0
 
@@ -138,7 +139,7 @@ class Workload:
 
     def _told_end(self, stream: StreamId, end: int) -> None:
         self.history.ends[stream] = max(end, self.history.ends.get(stream, 0))
-        found = self.cluster.truth.machine.streams.find(stream)
+        found = self.cluster.truth.machine.streams.find(stream) if self._truth_is_known else None
         self.world.check(
             found is None or end <= found.end, "somebody was told of more than the log holds", stream=stream, end=end
         )
@@ -237,6 +238,11 @@ class Workload:
             self.world.check(found == offset, "a committed offset went back", group=name, found=found, acked=offset)
 
     # The end.
+
+    def rolled_back(self) -> None:
+        """From here on the truth is gone; what clients were told is all that can be held against an answer."""
+        self._truth_is_known = False
+
 
     async def prove_progress(self) -> None:
         """After heal everyone takes and answers requests again."""
