@@ -105,6 +105,7 @@ class Replica:
         self._check_running()
         before = self.machine.position
         tail = await self._tails.get()
+        self._check_running()  # nobody would wake a waiter that comes after the failure
         if tail < before:
             raise self.fail(Diverged("the log ends before what was already read from it", tail=tail, read=before))
         if tail > self.machine.position:
