@@ -1,0 +1,1 @@
+"""Servers: the only place where wire protocols are spoken and errors become wire codes."""

@@ -1,0 +1,465 @@
+"""One client connection: frames in, answers out, in order.
+
+    bytes -> ReceiveBuffer -> header and body -> Exchange -> handler (a task)
+                                                    |
+    socket <- answers of all exchanges, in the order of arrival
+
+Reading stops while the connection or the process holds too much, while the
+client does not take its answers, and for good when the connection is ending.
+A connection that ends first gives the answers it owes.
+
+Invariants
+    KP13  Answers leave in the order in which their requests arrived.
+    KP14  Nothing is read while more is held than the limits allow; nothing is
+          read and no handler starts while the client does not take its
+          answers.
+    KP15  Whatever a handler does, its request gets exactly one answer, or
+          none where the protocol has none, or the connection ends.
+"""
+
+import asyncio
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Final, cast
+
+from dray.buffers import Buffer
+from dray.servers.kafka import telemetry
+from dray.servers.kafka.apis.api_versions import entry
+from dray.servers.kafka.codec import Malformed, Message, decode, encode
+from dray.servers.kafka.dispatch import API_VERSIONS, Route
+from dray.servers.kafka.error_codes import ErrorCode, code_for
+from dray.servers.kafka.handler import ALONE, Context, Disconnect, Peer, Turn
+from dray.servers.kafka.messages.api_versions import SCHEMA as API_VERSIONS_SCHEMA
+from dray.servers.kafka.messages.api_versions import ApiVersionsResponse
+from dray.servers.kafka.messages.request_header import CODEC as REQUEST_HEADER
+from dray.servers.kafka.messages.request_header import RequestHeader
+from dray.servers.kafka.messages.response_header import CODEC as RESPONSE_HEADER
+from dray.servers.kafka.messages.response_header import ResponseHeader
+from dray.servers.kafka.receive import FrameTooLarge, ReceiveBuffer
+from dray.servers.kafka.support import Api
+from dray.telemetry import logger
+
+if TYPE_CHECKING:
+    from dray.servers.kafka.server import Core
+
+ELEMENT_BYTES: Final = 256
+"""What an array element of a request is charged, besides its bytes in the frame."""
+WRITE_HIGH_BYTES: Final = 256 * 1024
+_KEY_AND_VERSION: Final = struct.Struct(">hh")
+_LENGTH: Final = struct.Struct(">i")
+
+
+class Exchange:
+    """One request and the answer it will have."""
+
+    __slots__ = ("begun_ns", "charge", "done", "entered", "header", "message", "parts", "route", "task", "turn")
+
+    def __init__(self, route: Route, header: RequestHeader, message: Message, charge: int, begun_ns: int) -> None:
+        self.route = route
+        self.header = header
+        self.message: Message | None = message
+        self.charge = charge
+        self.begun_ns = begun_ns
+        self.parts: list[Buffer] = []
+        self.done = False
+        self.entered = False  # its handler has begun
+        self.task: asyncio.Task[None] | None = None
+        self.turn = ALONE
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol object of one accepted socket."""
+
+    def __init__(self, core: "Core", listener: str) -> None:
+        self._core = core
+        self._limits = core.limits
+        self._budget = core.budget
+        self._listener = listener
+        self._transport: asyncio.Transport | None = None
+        self._peer = Peer(address="", port=0, listener=listener)
+        self._buffer = ReceiveBuffer(self._frame_limit, core.budget.charge, core.budget.roomy)
+        self._answers: deque[Exchange] = deque()
+        self._queue: deque[Exchange] = deque()
+        self._running = 0
+        self._running_api: Api | None = None
+        self._last_turn: Turn | None = None
+        self._held_bytes = 0
+        self.unsent_bytes = 0
+        """Answers handed to the transport since the client last kept up."""
+        self._known = False  # has sent a valid request
+        self._ending: str | None = None
+        self._reading = True
+        self._writable = True
+        self._eof = False
+        self._half_closes = True
+        self._drained = True  # no whole frame is left in the buffer
+        self._lost = False
+        self._left = False
+        self._touched = True
+        self._taken = 0
+        self._active_ns = 0
+        self._stuck: tuple[int, int] = (-1, 0)
+        self._stalled: tuple[int, int] = (-1, 0)
+
+    @property
+    def address(self) -> str:
+        return self._peer.address
+
+    @property
+    def listener(self) -> str:
+        return self._peer.listener
+
+    # --- the transport calls ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        name = transport.get_extra_info("peername") or ("", 0)
+        self._peer = Peer(address=str(name[0]), port=int(name[1]), listener=self._listener)
+        self._active_ns = self._core.clock.boot_ns()
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        self._half_closes = transport.get_extra_info("sslcontext") is None
+        refusal = self._core.enter(self)
+        if refusal is not None:
+            self.end(refusal, told=not self._core.first_time(refusal))
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer.tail()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._buffer.received(nbytes)
+        self._core.received_bytes += nbytes
+        self._touched = True
+        self._take_frames()
+
+    def eof_received(self) -> bool:
+        self._eof = True
+        self._take_frames()
+        if self._transport is not None and any(exchange.route.api.abandoned for exchange in self._answers):
+            self._transport.abort()  # who waits for such an answer would not have closed
+        self._end_if_done()
+        return self._half_closes  # the client may still read: what it asked is answered first
+
+    def pause_writing(self) -> None:
+        self._writable = False
+        self._read_while(False)
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self.forget_unsent()
+        self.go_on()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = True
+        self._ending = self._ending or "lost"
+        self._reading = False
+        for exchange in self._queue:
+            exchange.done = True
+        self._queue.clear()
+        self._cancel([exchange for exchange in self._answers if exchange.route.api.abandoned])
+        self.forget_unsent()
+        self._buffer.close()
+        self._budget.leave(self)
+        self._flush()
+        self._leave_if_done()
+
+    # --- requests ---
+
+    def go_on(self) -> None:
+        """Something was released: start what waits, take what has arrived, read on."""
+        if not self._lost:
+            self._start()
+            self._take_frames()
+            self._end_if_done()
+
+    def _take_frames(self) -> None:
+        may_take = self._may_take()
+        try:
+            while may_take:
+                frame = self._buffer.next_frame()
+                self._drained = frame is None
+                if frame is None:
+                    break
+                self._taken += 1
+                self._take(frame)
+                may_take = self._may_take()
+        except FrameTooLarge as error:
+            self.end("frame too large", error)
+        except Malformed as error:
+            self.end("malformed request", error)
+        except Exception as error:  # a mistake of ours; it must cost this connection only
+            logger().error(telemetry.HANDLER_FAILED, api=None, version=None, exc_info=error)
+            self.end("request could not be taken", error)
+        else:
+            self._read_while(may_take)
+
+    def _may_take(self) -> bool:
+        if self._ending is not None or not self._writable:
+            return False
+        if self._answers and (
+            len(self._answers) >= self._limits.connection_inflight_requests
+            or self._held_bytes >= self._limits.connection_inflight_bytes
+        ):
+            return False
+        return self._budget.admits(self, self._buffer.unread > 0)  # KP14
+
+    def _read_while(self, wanted: bool) -> None:
+        """Read from the socket exactly while another frame may be taken (KP14)."""
+        if wanted == self._reading or self._eof or self._lost or self._transport is None:
+            return
+        self._reading = wanted
+        if self._transport.is_closing():
+            return
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+            if not self._budget.roomy():
+                self._buffer.rest()
+
+    def _frame_limit(self, key: int) -> int:
+        api = self._core.matrix.get(key)
+        if api is not None and api.bulk:
+            return self._limits.frame_bytes
+        return self._limits.request_bytes if self._known else self._limits.first_request_bytes
+
+    def _take(self, frame: memoryview) -> None:
+        key, version = _KEY_AND_VERSION.unpack_from(frame)
+        route = self._core.routes.find(key, version)
+        if route is None:
+            self._unsupported(frame, key, version)
+            return
+        header, position, _ = decode(route.read_header, frame, 0)
+        message, _, elements = decode(route.read, frame, position)
+        self._known = True
+        charge = len(frame) + ELEMENT_BYTES * elements
+        exchange = Exchange(route, header, message, charge, self._core.clock.boot_ns())
+        self._held_bytes += charge
+        self._budget.begin_request(charge, self)
+        self._answers.append(exchange)
+        self._queue.append(exchange)
+        self._start()
+
+    def _unsupported(self, frame: memoryview, key: int, version: int) -> None:
+        """Close, for there is no schema to answer in; but tell any client which ApiVersions it may ask."""
+        header, _, _ = decode(REQUEST_HEADER.read[1], frame, 0)
+        api = self._core.matrix.get(key)
+        if api is None or key != API_VERSIONS:
+            logger().warning(
+                telemetry.REQUEST_UNSUPPORTED,
+                address=self._peer.address,
+                key=key,
+                version=version,
+                client_id=header.client_id,
+            )
+            self.end("unsupported request", told=True)
+            return
+        answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[entry(api)])
+        route = self._core.routes.find(key, 0)
+        assert route is not None, "ApiVersions is served from version 0"
+        exchange = Exchange(route, header, answer, len(frame), self._core.clock.boot_ns())
+        self._held_bytes += exchange.charge
+        self._budget.begin_request(exchange.charge, self)
+        self._answers.append(exchange)
+        exchange.parts = _frame(
+            RESPONSE_HEADER.write[0](ResponseHeader(header.correlation_id)),
+            encode(API_VERSIONS_SCHEMA.response.write[0], answer),
+        )
+        route.count(ErrorCode.UNSUPPORTED_VERSION)
+        exchange.done = True
+        self._flush()
+
+    def _start(self) -> None:
+        """Start the handlers that may start (KP7, KP14)."""
+        while self._queue and self._writable:
+            exchange = self._queue[0]
+            api = exchange.route.api
+            if self._running and not (api.overlaps and self._running_api is api):
+                return
+            self._queue.popleft()
+            self._running += 1
+            self._running_api = api
+            if api.overlaps:
+                exchange.turn = self._last_turn = Turn(self._last_turn)
+            exchange.task = self._core.tasks.create_task(self._serve(exchange))
+
+    async def _serve(self, exchange: Exchange) -> None:
+        route, message = exchange.route, exchange.message
+        assert message is not None
+        exchange.entered = True
+        context = Context(
+            route.version, exchange.header.client_id, self._peer, self._core.services, self._core.matrix, exchange.turn
+        )
+        try:
+            response = await route.endpoint.handle(message, context)
+            if response is not None:
+                self._answer(exchange, response)
+        except Disconnect as error:
+            if error.answer is not None:
+                self._answer(exchange, error.answer)
+            self.end(error.reason)
+        except asyncio.CancelledError:
+            self.end("request cancelled")  # nobody will answer it (KP15)
+            raise
+        except Exception as error:
+            self._refuse(exchange, error)
+        finally:
+            self._finish(exchange)
+
+    def _answer(self, exchange: Exchange, response: Message) -> None:
+        route = exchange.route
+        header = route.write_header(ResponseHeader(exchange.header.correlation_id))
+        exchange.parts = _frame(header, encode(route.write, response))
+        route.count(getattr(response, "error_code", 0))
+
+    def _refuse(self, exchange: Exchange, error: Exception) -> None:
+        """Put an error code where the answer would be; the connection lives (KP15)."""
+        route = exchange.route
+        code = code_for(error, route.api.family)
+        if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            logger().error(telemetry.HANDLER_FAILED, api=route.api.name, version=route.version, exc_info=error)
+        try:
+            assert exchange.message is not None
+            response = route.endpoint.refuse(exchange.message, code)
+            if response is None:
+                self.end("no place for an error")
+            else:
+                self._answer(exchange, response)
+        except Exception as second:
+            logger().error(telemetry.HANDLER_FAILED, api=route.api.name, version=route.version, exc_info=second)
+            self.end("no answer could be made")
+
+    def _finish(self, exchange: Exchange) -> None:
+        exchange.done = True
+        exchange.task = None
+        exchange.message = None  # lets go of the frame
+        exchange.turn.pass_on()
+        self._running -= 1
+        exchange.route.duration.observe((self._core.clock.boot_ns() - exchange.begun_ns) / 1e9)
+        self._flush()
+        if self._lost:
+            self._leave_if_done()
+        elif self._queue or not self._reading or self._eof:
+            self.go_on()
+
+    def _cancel(self, exchanges: list[Exchange]) -> None:
+        for exchange in exchanges:
+            if exchange.task is not None:
+                exchange.task.cancel()
+                if not exchange.entered:  # a task cancelled before its first step runs no `finally`
+                    self._finish(exchange)
+
+    # --- answers ---
+
+    def _flush(self) -> None:
+        """Send every answer that has no unfinished one before it (KP13)."""
+        answers, parts, size = self._answers, [], 0
+        while answers and answers[0].done:
+            exchange = answers.popleft()
+            parts += exchange.parts
+            size += self._drop(exchange)
+        if not parts or self._lost or self._transport is None:
+            return
+        self._core.sent_bytes += size
+        if len(parts) == 1:
+            self._transport.write(parts[0])
+        else:
+            self._transport.writelines(parts)
+        if not self._writable:
+            self.unsent_bytes += size
+            self._core.unsent_bytes += size
+
+    def forget_unsent(self) -> None:
+        self._core.unsent_bytes -= self.unsent_bytes
+        self.unsent_bytes = 0
+
+    def _drop(self, exchange: Exchange) -> int:
+        """Forget a finished exchange; returns the size of its answer."""
+        self._held_bytes -= exchange.charge
+        self._budget.end_request(exchange.charge)
+        return sum(map(len, exchange.parts))
+
+    # --- the end ---
+
+    def end(self, reason: str, error: Exception | None = None, *, told: bool = False) -> None:
+        """Take no more requests; close when what was taken is answered. `told`: it is in the log already."""
+        if self._ending is None:
+            self._ending = reason
+            telemetry.ENDED.labels(reason).inc()
+            if not told:
+                logger().info(
+                    telemetry.CONNECTION_ENDED,
+                    reason=reason,
+                    address=self._peer.address,
+                    port=self._peer.port,
+                    error=None if error is None else str(error),
+                )
+        self._read_while(False)
+        self._end_if_done()
+
+    def drain(self) -> None:
+        """The server stops: as `end`, without a word."""
+        self._ending = self._ending or "stopping"
+        self._read_while(False)
+        self._end_if_done()
+
+    def abort(self, reason: str) -> None:
+        """Close now, whatever is owed."""
+        self.end(reason)
+        self._cancel(list(self._answers))
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _end_if_done(self) -> None:
+        if self._answers or self._lost or self._transport is None:
+            return
+        if self._ending is not None or (self._eof and self._drained):
+            self._transport.close()
+
+    def _leave_if_done(self) -> None:
+        """A connection counts until its last handler has ended, so that a stop waits for it."""
+        if not self._answers and not self._left:
+            self._left = True
+            self._core.leave(self)
+
+    def sweep(self, now_ns: int) -> None:
+        """Called about once a second: end what hangs, shrink what rests."""
+        if self._lost:
+            return
+        if self._touched or self._answers:
+            self._touched = False
+            self._active_ns = now_ns
+        elif self._ending is None and now_ns - self._active_ns > self._core.idle_ns:
+            self.end("idle")
+        elif not self._buffer.unread:
+            self._buffer.rest()
+        self._sweep_frame(now_ns)
+        self._sweep_writes(now_ns)
+
+    def _sweep_frame(self, now_ns: int) -> None:
+        unread = self._buffer.unread
+        if not unread or not self._reading:
+            self._stuck = (-1, 0)
+        elif self._stuck[0] != self._taken:
+            self._stuck = (self._taken, now_ns)
+        else:
+            # Large requests may take longer, but not while others wait for the memory they hold.
+            extra = 0 if self._budget.waiting else unread * 1_000_000_000 // self._limits.slowest_rate
+            if now_ns - self._stuck[1] > self._core.frame_ns + extra:
+                self.end("request incomplete")
+
+    def _sweep_writes(self, now_ns: int) -> None:
+        waiting = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        if not waiting:
+            self._stalled = (-1, 0)
+        elif self._stalled[0] != waiting:
+            self._stalled = (waiting, now_ns)
+        elif now_ns - self._stalled[1] > self._core.write_ns:
+            self.abort("answers not taken")
+
+
+def _frame(header: list[Buffer], body: list[Buffer]) -> list[Buffer]:
+    head = b"".join((*header, body[0]))
+    length = len(head)
+    for part in body[1:]:
+        length += len(part)
+    return [_LENGTH.pack(length) + head, *body[1:]]

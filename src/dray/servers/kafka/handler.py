@@ -1,0 +1,143 @@
+"""What a handler of an API is, and what it is given.
+
+A module in `apis/` states at its top what it leaves out, and ends with
+
+    ENDPOINT: Final = Endpoint(handle=handle, refuse=refuse)
+
+`handle` takes the request and the context and returns the response; it knows
+no socket. `refuse` builds the answer of the same request with an error code
+in its natural place. Whatever `handle` raises becomes such an answer.
+
+Invariants
+    KP7  Handlers of one connection start in the order in which its requests
+         arrived; requests run at the same time only if their API overlaps
+         and only with requests of the same API.
+    KP8  `Turn.wait` returns in the order of arrival, whatever was awaited
+         before it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol
+
+import msgspec
+
+from dray.replica.domains import Domains
+from dray.routing.service import Routing
+from dray.servers.kafka.codec import Message, Req, Resp
+from dray.servers.kafka.error_codes import ErrorCode
+from dray.servers.kafka.support import Matrix
+from dray.topics.service import NewTopic, TopicService
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What handlers use; `node` wires it."""
+
+    domains: Domains
+    topics: TopicService
+    routing: Routing
+    auto_create: bool
+    """Make a topic when a client asks for the metadata of one that does not exist."""
+    default_partitions: int
+
+    def default_topic(self, name: str) -> NewTopic:
+        """A topic about which nothing but the name was said."""
+        return NewTopic(name=name, partitions=self.default_partitions, replication_factor=1, configs={})
+
+
+class Peer:
+    """Who is at the other end of a connection."""
+
+    __slots__ = ("address", "listener", "port", "software_name", "software_version")
+
+    def __init__(self, *, address: str, port: int, listener: str) -> None:
+        self.address: Final = address
+        self.port: Final = port
+        self.listener: Final = listener
+        self.software_name = ""
+        """What the client says it is, once it has sent ApiVersions."""
+        self.software_version = ""
+
+
+class Turn:
+    """A request's place among the overlapping requests of its connection.
+
+    A handler that must keep order (produce) does what may overlap, awaits its
+    turn, does what must be in order without waiting, and passes on. A turn
+    that was not passed on is passed on when the handler ends.
+    """
+
+    __slots__ = ("_after", "_comes", "_left", "_passed", "_waiter")
+
+    def __init__(self, before: "Turn | None" = None) -> None:
+        self._passed = False
+        self._left = False
+        self._comes = before is None or before._passed
+        self._after: Turn | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        if before is not None and not self._comes:
+            before._after = self
+
+    async def wait(self) -> None:
+        """Return when every earlier request has passed on (KP8)."""
+        if not self._comes:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+
+    def pass_on(self) -> None:
+        """Let the next request have its turn; if this one has not come yet, as soon as it comes."""
+        self._left = True
+        turn: Turn | None = self
+        while turn is not None and turn._comes and turn._left and not turn._passed:
+            turn._passed = True
+            turn = turn._come_after()
+
+    def _come_after(self) -> "Turn | None":
+        after, self._after = self._after, None
+        if after is not None:
+            after._comes = True
+            if after._waiter is not None and not after._waiter.done():
+                after._waiter.set_result(None)
+        return after
+
+
+ALONE: Final = Turn()
+"""The turn of a request that overlaps with nothing: it has come."""
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What a handler knows besides the request."""
+
+    version: int
+    client_id: str | None
+    peer: Peer
+    services: Services
+    matrix: Matrix
+    turn: Turn
+
+
+class Disconnect(Exception):
+    """Raised by a handler to close the connection, after the answers before it and after `answer`, if any."""
+
+    def __init__(self, reason: str, answer: Message | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.answer = answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint(Generic[Req, Resp]):
+    """The handler of one API."""
+
+    handle: Callable[[Req, Context], Awaitable[Resp | None]]
+    """None: the request gets no answer."""
+    refuse: Callable[[Req, ErrorCode], Resp | None]
+    """None: there is no place for an error, so the connection is closed."""
+
+
+class Answering(Protocol):
+    """A module with an endpoint."""
+
+    ENDPOINT: Endpoint[Message, Message]

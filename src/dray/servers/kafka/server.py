@@ -1,0 +1,205 @@
+"""The Kafka server: listeners, the connections they accepted, and a quiet end.
+
+    async with KafkaServer(services=..., limits=..., clock=...) as server:
+        await server.listen(Listener(name="client", host="127.0.0.1", port=9092))
+
+Leaving the block stops accepting, answers what was taken, and closes.
+
+Invariants
+    KP16  At each sweep, answers that clients have not taken are at most the
+          limit: the connections that hold the most are closed.
+"""
+
+import asyncio
+import ssl
+from collections import Counter
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+from dray.clock import Clock
+from dray.servers.kafka import telemetry
+from dray.servers.kafka.budget import Budget
+from dray.servers.kafka.connection import Connection
+from dray.servers.kafka.dispatch import Routes
+from dray.servers.kafka.handler import Services
+from dray.servers.kafka.settings import Limits
+from dray.servers.kafka.support import Matrix
+from dray.telemetry import logger
+
+SWEEP_S: Final = 1.0
+BACKLOG: Final = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """Where to accept connections; port 0 takes a free one."""
+
+    name: str
+    host: str
+    port: int
+    tls: ssl.SSLContext | None = None
+
+
+class Core:
+    """What the connections of one server share."""
+
+    def __init__(
+        self, *, services: Services, matrix: Matrix, limits: Limits, clock: Clock, tasks: asyncio.TaskGroup
+    ) -> None:
+        self.services: Final = services
+        self.matrix: Final = matrix
+        self.limits: Final = limits
+        self.clock: Final = clock
+        self.tasks: Final = tasks
+        self.routes: Final = Routes(matrix)
+        self.budget: Final = Budget(limits.process_inflight_bytes)
+        self.idle_ns: Final = int(limits.idle_timeout.total_seconds() * 1e9)
+        self.frame_ns: Final = int(limits.frame_timeout.total_seconds() * 1e9)
+        self.write_ns: Final = int(limits.write_timeout.total_seconds() * 1e9)
+        self.connections: Final[dict[Connection, None]] = {}
+        self.empty: Final = asyncio.Event()
+        self.empty.set()
+        self.received_bytes = 0
+        self.sent_bytes = 0
+        self.unsent_bytes = 0
+        self.stopping = False
+        self._told: set[str] = set()
+        self._addresses: Counter[str] = Counter()
+
+    def enter(self, connection: Connection) -> str | None:
+        """Count a connection in; a reason if it may not stay."""
+        address = connection.address
+        self.connections[connection] = None
+        self.empty.clear()
+        self._addresses[address] += 1
+        telemetry.CONNECTIONS.labels(connection.listener).inc()
+        limit = self.limits.max_connections_per_address
+        if self.stopping:
+            return "stopping"
+        if len(self.connections) > self.limits.max_connections:
+            return "too many connections"
+        if limit is not None and self._addresses[address] > limit:
+            return "too many connections of one address"
+        return None
+
+    def leave(self, connection: Connection) -> None:
+        del self.connections[connection]
+        self._addresses[connection.address] -= 1
+        if not self._addresses[connection.address]:
+            del self._addresses[connection.address]
+        telemetry.CONNECTIONS.labels(connection.listener).dec()
+        if not self.connections:
+            self.empty.set()
+
+    def first_time(self, reason: str) -> bool:
+        """Whether this is the first such refusal since the last sweep: a flood of them is one line."""
+        first = reason not in self._told
+        self._told.add(reason)
+        return first
+
+    def sweep(self, now_ns: int) -> None:
+        """End what hangs and report; then close the slowest readers while answers pile up (KP16)."""
+        self._told.clear()
+        for connection in list(self.connections):
+            connection.sweep(now_ns)
+        while self.unsent_bytes > self.limits.unsent_bytes:
+            slowest = max(self.connections, key=lambda connection: connection.unsent_bytes)
+            slowest.abort("answers not taken")
+            slowest.forget_unsent()
+        self.report()
+
+    def report(self) -> None:
+        """Bring the metrics that are counted by hand up to date."""
+        telemetry.RECEIVED.inc(self.received_bytes)
+        telemetry.SENT.inc(self.sent_bytes)
+        self.received_bytes = self.sent_bytes = 0
+        telemetry.HELD.set(self.budget.held_bytes)
+        telemetry.UNSENT.set(self.unsent_bytes)
+        telemetry.WAITING.set(self.budget.waiting)
+
+
+class KafkaServer:
+    """All listeners of one process."""
+
+    def __init__(
+        self, *, services: Services, clock: Clock, limits: Limits | None = None, matrix: Matrix | None = None
+    ) -> None:
+        self._services = services
+        self._clock = clock
+        self._limits = limits or Limits()
+        self._matrix = matrix or Matrix()
+        self._tasks = asyncio.TaskGroup()
+        self._servers: list[asyncio.Server] = []
+        self._core: Core | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        self._core = Core(
+            services=self._services, matrix=self._matrix, limits=self._limits, clock=self._clock, tasks=self._tasks
+        )
+        self._sweeper = self._tasks.create_task(self._sweep(self._core))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self.stop()
+        finally:
+            await self._tasks.__aexit__(kind, error, traceback)
+
+    @property
+    def core(self) -> Core:
+        assert self._core is not None, "the server is entered first"
+        return self._core
+
+    async def listen(self, listener: Listener) -> tuple[str, int]:
+        """Accept connections; returns the address and port taken."""
+        core, loop = self.core, asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: Connection(core, listener.name),
+            listener.host,
+            listener.port,
+            ssl=listener.tls,
+            backlog=BACKLOG,
+        )
+        self._servers.append(server)
+        host, port = server.sockets[0].getsockname()[:2]
+        logger().info(telemetry.LISTENING, listener=listener.name, host=host, port=port)
+        return str(host), int(port)
+
+    async def stop(self) -> None:
+        """Accept no more, answer what was taken, close; cut what is not done by the deadline."""
+        core = self.core
+        if core.stopping:
+            return
+        core.stopping = True
+        for server in self._servers:
+            server.close()
+        for connection in list(core.connections):
+            connection.drain()
+        await self._wait_until_empty(core)
+        cut = list(core.connections)
+        for connection in cut:
+            connection.abort("stop deadline")
+        await core.empty.wait()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        core.report()
+        logger().info(telemetry.STOPPED, cut=len(cut))
+
+    async def _wait_until_empty(self, core: Core) -> None:
+        empty = asyncio.ensure_future(core.empty.wait())
+        deadline = asyncio.ensure_future(self._clock.sleep(self._limits.stop_timeout.total_seconds()))
+        try:
+            await asyncio.wait((empty, deadline), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            empty.cancel()
+            deadline.cancel()
+
+    async def _sweep(self, core: Core) -> None:
+        while True:
+            await self._clock.sleep(SWEEP_S)
+            core.sweep(self._clock.boot_ns())

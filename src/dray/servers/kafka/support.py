@@ -1,0 +1,173 @@
+"""The supported matrix: which Kafka APIs Dray speaks, in which versions, for whom, and by which code.
+
+This table is the only place that says so. The answer to ApiVersions, the
+dispatcher, the access rules and docs/kafka-support.md are made from it.
+
+Invariants
+    KP5  What is advertised is served, with one exception that Kafka makes
+         too: a lower minimum may be advertised than is served.
+    KP6  Every row says who may call it. A row without a rule is one that must
+         be answered before login.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from dray.errors import Invalid
+from dray.servers.kafka.error_codes import Family
+from dray.servers.kafka.messages.index import MODULES
+
+_APIS: Final = "dray.servers.kafka.apis."
+
+
+class Operation(IntEnum):
+    """What a principal may do; numbers are Kafka's."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+class Resource(IntEnum):
+    """What an operation is done to; numbers are Kafka's."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+
+
+Access = tuple[Operation, Resource]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """One row of the matrix."""
+
+    key: int
+    name: str
+    advertised: tuple[int, int]
+    """Lowest and highest version that clients are told."""
+    served: tuple[int, int]
+    """Lowest and highest version that is answered."""
+    flexible: int | None
+    """The first version with compact encodings and tagged fields."""
+    access: tuple[Access, ...]
+    """What the caller needs; the handler checks it for each resource it touches (KP6)."""
+    family: Family
+    module: str
+    """Where its ENDPOINT is; imported at the first request."""
+    note: str
+    """What is left out, in one line."""
+    before_login: bool = False
+    bulk: bool = False
+    """Its requests carry records: they may be as large as the frame limit."""
+    overlaps: bool = False
+    """Requests of this API on one connection may run at the same time, in the order of their turns."""
+    abandoned: bool = False
+    """Its work is for the answer only: it is cancelled when the client has gone."""
+
+
+APIS: Final[tuple[Api, ...]] = (
+    Api(
+        key=3,
+        name="Metadata",
+        advertised=(0, 13),
+        served=(0, 13),
+        flexible=9,
+        access=((Operation.DESCRIBE, Resource.TOPIC),),
+        family=Family.ADMIN,
+        module=_APIS + "metadata",
+        note="No authorized operations, no zones: every client is told of every broker.",
+    ),
+    Api(
+        key=10,
+        name="FindCoordinator",
+        advertised=(0, 6),
+        served=(0, 6),
+        flexible=3,
+        access=((Operation.DESCRIBE, Resource.GROUP),),
+        family=Family.GROUP,
+        module=_APIS + "find_coordinator",
+        note="Groups only: transactions and share groups are refused with 42.",
+    ),
+    Api(
+        key=18,
+        name="ApiVersions",
+        advertised=(0, 4),
+        served=(0, 4),
+        flexible=3,
+        access=(),
+        before_login=True,
+        family=Family.ADMIN,
+        module=_APIS + "api_versions",
+        note="No features are listed: none is optional.",
+    ),
+    Api(
+        key=19,
+        name="CreateTopics",
+        advertised=(2, 7),
+        served=(2, 7),
+        flexible=5,
+        access=((Operation.CREATE, Resource.TOPIC),),
+        family=Family.ADMIN,
+        module=_APIS + "create_topics",
+        note="The replication factor and manual assignments are accepted without effect.",
+    ),
+    Api(
+        key=20,
+        name="DeleteTopics",
+        advertised=(1, 6),
+        served=(1, 6),
+        flexible=4,
+        access=((Operation.DELETE, Resource.TOPIC),),
+        family=Family.ADMIN,
+        module=_APIS + "delete_topics",
+        note="Whole.",
+    ),
+    Api(
+        key=22,
+        name="InitProducerId",
+        advertised=(0, 5),
+        served=(0, 5),
+        flexible=2,
+        access=((Operation.IDEMPOTENT_WRITE, Resource.CLUSTER),),
+        family=Family.DATA,
+        module=_APIS + "init_producer_id",
+        note="Idempotent producers only: a transactional id is refused with 42.",
+    ),
+)
+
+
+class Matrix:
+    """The rows, checked and by key."""
+
+    def __init__(self, apis: Sequence[Api] = APIS) -> None:
+        self.apis: Final = tuple(sorted(apis, key=lambda api: api.key))
+        self.by_key: Final = {api.key: api for api in self.apis}
+        if len(self.by_key) != len(self.apis):
+            raise Invalid("an api key has two rows")
+        for api in self.apis:
+            _check(api)
+
+    def get(self, key: int) -> Api | None:
+        return self.by_key.get(key)
+
+
+def _check(api: Api) -> None:
+    if api.key not in MODULES:
+        raise Invalid("an advertised api has no messages", key=api.key)
+    low, high = api.served
+    if api.advertised[1] != high or not api.advertised[0] <= low <= high:
+        raise Invalid("what is advertised is not served", key=api.key)  # KP5
+    if bool(api.access) == api.before_login:
+        raise Invalid("an api needs an access rule, or must be marked as answered before login", key=api.key)  # KP6

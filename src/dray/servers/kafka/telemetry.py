@@ -1,0 +1,33 @@
+"""Names of what the Kafka server reports."""
+
+from typing import Final
+
+from dray.telemetry import SECONDS, counter, event, gauge, histogram
+
+REQUESTS: Final = counter(
+    "dray_kafka_requests_total", "Requests answered, by API and top-level error code.", ("api", "error")
+)
+DURATION: Final = histogram(
+    "dray_kafka_request_duration_seconds", "From a request's last byte to the end of its handler.", SECONDS, ("api",)
+)
+CONNECTIONS: Final = gauge("dray_kafka_connections", "Open connections.", ("listener",))
+ENDED: Final = counter(
+    "dray_kafka_connections_ended_total", "Connections closed by the server, by reason.", ("reason",)
+)
+RECEIVED: Final = counter("dray_kafka_received_bytes_total", "Bytes read from clients.")
+SENT: Final = counter("dray_kafka_sent_bytes_total", "Bytes of answers.")
+HELD: Final = gauge("dray_kafka_held_bytes", "Bytes of requests and receive buffers held by connections.")
+UNSENT: Final = gauge("dray_kafka_unsent_bytes", "Bytes of answers that clients have not taken.")
+WAITING: Final = gauge(
+    "dray_kafka_connections_waiting", "Connections not read from because the process holds too much."
+)
+
+LISTENING: Final = event("kafka.listening", "a listener accepts connections")
+STOPPED: Final = event("kafka.stopped", "the server has stopped; `cut` connections did not finish in time")
+CONNECTION_ENDED: Final = event("kafka.connection_ended", "the server closed a connection, and why")
+REQUEST_UNSUPPORTED: Final = event(
+    "kafka.request_unsupported", "a client sent an API key or version it was not offered"
+)
+HANDLER_FAILED: Final = event(
+    "kafka.handler_failed", "a handler raised something unexpected; the client got an error code"
+)

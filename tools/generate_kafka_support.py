@@ -1,0 +1,50 @@
+"""Turns the supported matrix into docs/kafka-support.md.
+
+python tools/generate_kafka_support.py            write the page
+python tools/generate_kafka_support.py --check    fail if the page is not current
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from dray.servers.kafka.support import APIS, Api
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "kafka-support.md"
+HEAD = """# What Dray speaks of the Kafka protocol
+
+Made by tools/generate_kafka_support.py from `dray.servers.kafka.support`; do not edit.
+
+Any other key or version closes the connection; ApiVersions alone answers an unknown version, with error 35 and its own
+range. "Needs" is what a principal must be allowed to do.
+
+| key | API | advertised | served | needs | left out |
+| ---: | --- | --- | --- | --- | --- |
+"""
+
+
+def row(api: Api) -> str:
+    needs = ", ".join(
+        f"{operation.name} {resource.name}".lower().replace("_", " ") for operation, resource in api.access
+    )
+    versions = (f"{low}-{high}" for low, high in (api.advertised, api.served))
+    return f"| {api.key} | {api.name} | {' | '.join(versions)} | {needs or 'nothing'} | {api.note} |\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the page is not current")
+    check = parser.parse_args().check
+    text = HEAD + "".join(row(api) for api in sorted(APIS, key=lambda api: api.key))
+    if not check:
+        PAGE.parent.mkdir(exist_ok=True)
+        PAGE.write_text(text)
+        return 0
+    if PAGE.exists() and PAGE.read_text() == text:
+        return 0
+    print(f"not current: {PAGE.name}; run tools/generate_kafka_support.py", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
