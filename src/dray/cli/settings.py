@@ -10,6 +10,7 @@ from typing import Final, Literal
 from dray.config import Section
 from dray.log.settings import LogSettings
 from dray.objects.settings import ObjectsSettings
+from dray.produce.settings import WalSettings
 from dray.replica.settings import SessionSettings
 
 
@@ -25,4 +26,5 @@ SECTIONS: Final[Mapping[str, type[Section]]] = {
     "logging": LoggingSettings,
     "objects": ObjectsSettings,
     "session": SessionSettings,
+    "wal": WalSettings,
 }
