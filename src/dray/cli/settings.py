@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from dray.config import Section
+from dray.fetch.settings import FetchSettings
 from dray.log.settings import LogSettings
 from dray.objects.settings import ObjectsSettings
 from dray.produce.settings import WalSettings
@@ -22,6 +23,7 @@ class LoggingSettings(Section):
 
 
 SECTIONS: Final[Mapping[str, type[Section]]] = {
+    "fetch": FetchSettings,
     "log": LogSettings,
     "logging": LoggingSettings,
     "objects": ObjectsSettings,

@@ -109,10 +109,10 @@ class Index:
             for number in range(first, len(self)):
                 yield self.row(number)
 
-    def find_time(self, timestamp_ms: int) -> int | None:
-        """The number of the first row whose greatest timestamp is at or after a time."""
+    def find_time(self, timestamp_ms: int, first: int = 0) -> int | None:
+        """The number of the first row, from `first` on, whose greatest timestamp is at or after a time."""
         self._raise_peaks()
-        at, end = self._head, len(self._stamps)
+        at, end = self._head + first, len(self._stamps)
         while at < end:
             block, inside = divmod(at, BLOCK)
             upto = min(end, (block + 1) * BLOCK)
@@ -125,16 +125,17 @@ class Index:
             at = upto
         return None
 
-    def find_latest_time(self) -> int | None:
-        """The number of the first row with the greatest timestamp of all."""
-        if not len(self):
+    def find_latest_time(self, first: int = 0) -> int | None:
+        """The number of the first row with the greatest timestamp of all from `first` on."""
+        if first >= len(self):
             return None
         self._raise_peaks()
-        sealed, first = len(self._peaks), -(-self._head // BLOCK)
-        if sealed <= first:
-            return self.find_time(max(self._stamps[self._head :]))
-        loose = self._stamps[self._head : first * BLOCK] + self._stamps[sealed * BLOCK :]
-        return self.find_time(max(self._peaks[first:] + loose))
+        at = self._head + first
+        sealed, whole = len(self._peaks), -(-at // BLOCK)
+        if sealed <= whole:
+            return self.find_time(max(self._stamps[at:]), first)
+        loose = self._stamps[at : whole * BLOCK] + self._stamps[sealed * BLOCK :]
+        return self.find_time(max(self._peaks[whole:] + loose), first)
 
     def count_below(self, offset: int) -> int:
         """How many rows end at or below an offset."""

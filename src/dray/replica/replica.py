@@ -117,9 +117,9 @@ class Replica:
         if not self._writer.fresh():
             raise NotServing("the log could not be written for too long", limit_ms=self.timing.ttl_ms * 2 // 3)
 
-    def waiter(self, keys: Iterable[Hashable]) -> Waiter:
-        """Be woken when `apply` touches any of these streams (or `CATALOG`)."""
-        return self._wakeups.waiter(keys)
+    def waiter(self, keys: Iterable[Hashable], event: asyncio.Event | None = None) -> Waiter:
+        """Be woken when `apply` touches any of these streams (or `CATALOG`); several waiters may share an event."""
+        return self._wakeups.waiter(keys, event)
 
     @property
     def session(self) -> OwnSession | None:
