@@ -11,6 +11,7 @@ from dray.config import Section
 from dray.log.settings import LogSettings
 from dray.objects.settings import ObjectsSettings
 from dray.replica.settings import SessionSettings
+from dray.retention.settings import RetentionSettings
 
 
 class LoggingSettings(Section):
@@ -24,5 +25,6 @@ SECTIONS: Final[Mapping[str, type[Section]]] = {
     "log": LogSettings,
     "logging": LoggingSettings,
     "objects": ObjectsSettings,
+    "retention": RetentionSettings,
     "session": SessionSettings,
 }
