@@ -13,6 +13,7 @@ from dray.log.settings import LogSettings
 from dray.objects.settings import ObjectsSettings
 from dray.produce.settings import WalSettings
 from dray.replica.settings import SessionSettings
+from dray.retention.settings import RetentionSettings
 
 
 class LoggingSettings(Section):
@@ -27,6 +28,7 @@ SECTIONS: Final[Mapping[str, type[Section]]] = {
     "log": LogSettings,
     "logging": LoggingSettings,
     "objects": ObjectsSettings,
+    "retention": RetentionSettings,
     "session": SessionSettings,
     "wal": WalSettings,
 }
