@@ -1,4 +1,4 @@
-"""A broker's produce side for tests: replicas, topics and the service on logs and stores that can be told to misbehave."""
+"""A broker's produce side for tests, on logs and stores that can be told to misbehave."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -8,7 +8,10 @@ from dataclasses import dataclass, replace
 from dray.buffers import Buffer
 from dray.clock import Clock, SystemClock
 from dray.ids import SeededEntropy
-from dray.log.port import Log
+from dray.log import envelope
+from dray.log.port import Log, LostReply, Position, Refused
+from dray.machine import commands
+from dray.machine.commands import Append
 from dray.machine.names import ProducerId, StreamId, domain_of
 from dray.objects.memory import MemoryObjects
 from dray.objects.paths import WalName
@@ -97,15 +100,18 @@ class GatedObjects:
         self.gated = gated
         self.puts: list[str] = []
         self.deleted: list[str] = []
+        self.moments: list[str] = []
         self._gates: list[asyncio.Future[None]] = []
 
     async def put(self, path: str, parts: Sequence[Buffer]) -> None:
         number = len(self.puts)
         self.puts.append(path)
         self._gates.append(asyncio.get_running_loop().create_future())
+        self.moments.append("put")
         if self.gated:
             await self._gates[number]
         await self.inner.put(path, parts)
+        self.moments.append("durable")
 
     def let(self, number: int) -> None:
         """Let the put of this number through."""
@@ -161,3 +167,61 @@ async def objects_in(objects: Objects) -> list[str]:
 
 async def decoded(objects: Objects, path: str) -> codec.WalObject:
     return codec.decode(await objects.get(path))
+
+
+class HeldLog:
+    """A handle whose appends wait while it is held, and that remembers which Appends it was sent, in order."""
+
+    def __init__(self, inner: Log) -> None:
+        self.inner = inner
+        self.appends: list[Append] = []
+        self.moments: list[str] = []
+        self.refuse_appends = 0
+        self.lose_appends = 0
+        """Answer entries with an Append as if the reply were lost; they never arrive."""
+        self._open = asyncio.Event()
+        self._open.set()
+
+    def hold(self) -> None:
+        self._open.clear()
+
+    def let_go(self) -> None:
+        self._open.set()
+
+    async def append(self, entry: bytes) -> Position:
+        found = appends_in(entry)
+        if found:
+            self.moments.append("append")
+            await self._open.wait()
+            if self.refuse_appends:
+                self.refuse_appends -= 1
+                raise Refused("not now")
+            if self.lose_appends:
+                self.lose_appends -= 1
+                raise LostReply("swallowed")
+            self.appends += found
+        position = await self.inner.append(entry)
+        if found:
+            self.moments.append("appended")
+        return position
+
+    async def follow(self, after: Position) -> AsyncIterator[tuple[Position, bytes]]:
+        async for position, entry in self.inner.follow(after):
+            yield position, entry
+            if appends_in(entry):
+                self.moments.append("applied")  # the replica comes back for more when it has applied
+
+    async def tail(self) -> Position:
+        return await self.inner.tail()
+
+    async def trim(self, upto: Position) -> None:
+        await self.inner.trim(upto)
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+def appends_in(entry: bytes) -> list[Append]:
+    head = envelope.decode_head(entry)
+    found = [commands.decode(kind, payload) for kind, payload in envelope.decode_commands(entry, head.count)]
+    return [command for command in found if isinstance(command, Append)]
