@@ -110,6 +110,7 @@ class Core:
             connection.sweep(now_ns)
         while self.unsent_bytes > self.limits.unsent_bytes:
             slowest = max(self.connections, key=lambda connection: connection.unsent_bytes)
+            assert slowest.unsent_bytes, "the sum is kept by the connections"
             slowest.abort("answers not taken")
             slowest.forget_unsent()
         self.report()
