@@ -16,7 +16,6 @@ from functools import cache
 from pathlib import Path
 
 from bench.harness import Absolute, Comparison
-
 from dray.log import envelope
 from dray.machine import checkpoint, producers
 from dray.machine.commands import (

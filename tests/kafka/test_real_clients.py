@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from aiokafka.client import AIOKafkaClient
 from confluent_kafka.admin import AdminClient
+from kafka import KafkaAdminClient
 from wire import api_row, running
 
 from dray.servers.kafka.error_codes import ErrorCode, Family
@@ -17,7 +18,6 @@ from dray.servers.kafka.messages.metadata import (
     MetadataResponseTopic,
 )
 from dray.servers.kafka.support import Api
-from kafka import KafkaAdminClient
 
 
 class OneTopic:

@@ -14,8 +14,8 @@ _LARGEST_ENTRY: Final = Size("64MiB")
 class LogSettings(Section):
     """The log of commands, from which all metadata is rebuilt."""
 
-    url: str = "local:dray-data/meta"
-    """The engine and its place: `local:DIR`, or `memory:` for tests."""
+    url: str | None = None
+    """The engine and its place: `local:DIR`, or `memory:` for tests. Not set: in the data directory."""
 
     segment_bytes: Size = Size("64MiB")
     """Begin a new file when the current one has this many bytes. Smaller: finer trimming, more files."""
@@ -25,7 +25,9 @@ class LogSettings(Section):
 
     @field_validator("url")
     @classmethod
-    def _known_engine(cls, value: str) -> str:
+    def _known_engine(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
         parts = urlsplit(value)
         if parts.scheme not in ENGINES or (parts.scheme == "local" and not (parts.netloc or parts.path)):
             raise ValueError("expected local:DIR or memory:")

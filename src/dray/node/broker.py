@@ -42,6 +42,7 @@ from dray.produce.rules import RuleBook
 from dray.produce.service import ProduceService
 from dray.produce.settings import WalSettings
 from dray.records import ScratchPool
+from dray.replica.replica import CATALOG
 from dray.replica.settings import SessionSettings
 from dray.replica.writer import Timing
 from dray.retention.service import RetentionService
@@ -83,7 +84,9 @@ async def run_broker(config: Config) -> AsyncIterator[RunningBroker]:
         effects, metadata, objects = await _open_state(stack, config)
         services = await _start_services(stack, config, effects, metadata, objects)
         kafka_at, server = await _start_kafka(stack, config, services, effects)
-        await _register(config, metadata, kafka_at)
+        registration = _registration(config, kafka_at)
+        await _register(metadata, registration)
+        stack.push_async_callback(_stop, asyncio.create_task(_keep_registered(metadata, registration)))
         http_at = await _start_http(stack, config, metadata, objects)
         stack.push_async_callback(_drain, server, services.produce)
         telemetry.BUILD.labels(dray.__version__).set(1)
@@ -127,7 +130,9 @@ async def _open_objects(settings: ObjectsSettings, directory: DataDirectory, eff
         secret_key=None if secret is None else secret.get_secret_value(),
         session_token=None if token is None else token.get_secret_value(),
         retry=RetryPolicy(
-            attempts=settings.retries + 1, attempt_timeout=settings.attempt_timeout, deadline=settings.deadline
+            attempts=settings.retries + 1,
+            attempt_seconds=settings.attempt_timeout.total_seconds(),
+            total_seconds=settings.deadline.total_seconds(),
         ),
     )
     address = settings.url or str(directory.objects)
@@ -163,13 +168,9 @@ async def _start_services(
         zone=config.get(BrokerSettings).zone,
     )
     await stack.enter_async_context(produce.running())
-    fetch = FetchService(
-        domains=domains, objects=objects, clock=clock, settings=config.get(FetchSettings), cache=cache
-    )
+    fetch = FetchService(domains=domains, objects=objects, clock=clock, settings=config.get(FetchSettings), cache=cache)
     stack.push_async_callback(fetch.close)
-    retention = RetentionService(
-        domains=domains, store=objects, clock=clock, settings=config.get(RetentionSettings)
-    )
+    retention = RetentionService(domains=domains, store=objects, clock=clock, settings=config.get(RetentionSettings))
     for work in (topics.run(), retention.run(), _measure_lag()):
         stack.push_async_callback(_stop, asyncio.create_task(work))
     own = config.get(TopicSettings)
@@ -215,12 +216,12 @@ def _warn_if_exposed(address: HostPort, listener: str) -> None:
         logger().warning(telemetry.EXPOSED, listener=listener, host=address.host)
 
 
-async def _register(config: Config, metadata: Metadata, kafka_at: HostPort) -> None:
-    """Tell the cluster where clients reach this broker; again whenever its session had to be opened anew."""
+def _registration(config: Config, kafka_at: HostPort) -> RegisterBroker:
+    """What the cluster is told: where clients reach this broker."""
     settings = config.get(BrokerSettings)
     advertise = config.get(KafkaSettings).advertise
     address = kafka_at if advertise is None else parse_host_port(advertise, "kafka.advertise")
-    command = RegisterBroker(
+    return RegisterBroker(
         broker_id=settings.id,
         zone=settings.zone,
         rack=settings.rack,
@@ -228,9 +229,25 @@ async def _register(config: Config, metadata: Metadata, kafka_at: HostPort) -> N
         started_ms=SystemClock().wall_ms(),
         build=dray.__version__,
     )
-    (verdict,) = await metadata.domains.catalog.propose(command)
+
+
+async def _register(metadata: Metadata, registration: RegisterBroker) -> None:
+    (verdict,) = await metadata.domains.catalog.propose(registration)
     if not isinstance(verdict, BrokerRegistered):
         raise Unavailable("the broker could not be registered: is another one running with this id?", verdict=verdict)
+
+
+async def _keep_registered(metadata: Metadata, registration: RegisterBroker) -> None:
+    """A broker record lives as long as its session (M8): a session that was opened anew needs a new one."""
+    catalog = metadata.domains.catalog
+    with catalog.waiter((CATALOG,)) as waiter:
+        while True:
+            waiter.clear()
+            session = catalog.session
+            if session is None or catalog.machine.brokers.of_session(session.id) is None:
+                with suppress(DrayError):  # tried again at the next look; readiness tells meanwhile
+                    await _register(metadata, registration)
+            await waiter.wait(1.0)
 
 
 async def _drain(server: KafkaServer, produce: ProduceService) -> None:

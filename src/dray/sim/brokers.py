@@ -376,8 +376,6 @@ def _pack(batches: list[Batch]) -> tuple[bytes, list[tuple[int, int, int, int, i
 
 
 def _genesis(min_grace_ms: int) -> bytes:
-    command = Genesis(
-        cluster_id=b"cluster-of-a-sim", log_id=LOG_ID, domain=0, domains=1, min_grace_ms=min_grace_ms
-    )
+    command = Genesis(cluster_id=b"cluster-of-a-sim", log_id=LOG_ID, domain=0, domains=1, min_grace_ms=min_grace_ms)
     encoded = commands.encode(command)
     return envelope.encode([encoded], session=0, n=0, time_ms=EPOCH_MS, seen_position=0, seen_digest=0)

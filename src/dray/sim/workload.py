@@ -128,7 +128,9 @@ class Workload:
         match verdict:
             case Accepted(base=base) | Duplicate(base=base):
                 again = sent.fate is Fate.ACKED
-                self.world.check(not again or sent.base == base, "one batch has two offsets", first=sent.base, then=base)
+                self.world.check(
+                    not again or sent.base == base, "one batch has two offsets", first=sent.base, then=base
+                )
                 if not again:
                     sent.fate, sent.base, sent.acked_at = Fate.ACKED, base, self.world.loop.time()
                     self.history.acked.append(sent)
@@ -197,9 +199,7 @@ class Workload:
         """LATEST, through any broker, knows whatever anybody was told before (R-012)."""
         known = self.history.ends.get(stream, 0)
         end = await self.cluster.ask(lambda broker: broker.latest(stream), broker=broker)
-        self.world.check(
-            end >= known or self.may_vanish, "LATEST is stale", stream=stream, answered=end, known=known
-        )
+        self.world.check(end >= known or self.may_vanish, "LATEST is stale", stream=stream, answered=end, known=known)
         if end >= 0:
             self._told_end(stream, end)
         self.history.reads += 1
@@ -243,7 +243,6 @@ class Workload:
         """From here on the truth is gone; what clients were told is all that can be held against an answer."""
         self._truth_is_known = False
 
-
     async def prove_progress(self) -> None:
         """After heal everyone takes and answers requests again."""
         for broker in self.cluster.live():
@@ -276,7 +275,9 @@ class Workload:
             self.world.check(self.may_vanish, "a stream is gone", stream=stream)
             return
         at = rows[0].start if rows else found.end
-        self.world.check(self.may_vanish or at == 0 or not rows, "a stream does not begin at 0", stream=stream, start=at)
+        self.world.check(
+            self.may_vanish or at == 0 or not rows, "a stream does not begin at 0", stream=stream, start=at
+        )
         for row in rows:
             self.world.check(row.start == at and row.end > row.start, "offsets have a hole", stream=stream, at=at)
             at = row.end
@@ -302,7 +303,9 @@ class Workload:
             if one.fate is Fate.REFUSED:
                 self.world.check(not places, "a batch that was surely not taken is there", batch=payload, at=places)
             elif one.fate is Fate.ACKED and one.base >= log_start:
-                self.world.check(places == [one.base], "an acked batch is lost", batch=payload, at=places, base=one.base)
+                self.world.check(
+                    places == [one.base], "an acked batch is lost", batch=payload, at=places, base=one.base
+                )
 
     def _check_order(self, stream: StreamId) -> None:
         """R-018: whoever was sent after an ack is behind it."""

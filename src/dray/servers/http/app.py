@@ -1,8 +1,8 @@
 """Health and metrics over HTTP.
 
-    /livez, /healthz   200 while the loop lives, also with every dependency down
-    /readyz            200 if metadata and store can be reached, else 503 and which of them cannot
-    /metrics           Prometheus
+/livez, /healthz   200 while the loop lives, also with every dependency down
+/readyz            200 if metadata and store can be reached, else 503 and which of them cannot
+/metrics           Prometheus
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -24,7 +24,9 @@ async def serve_http(app: Starlette, host: str, port: int) -> AsyncIterator[tupl
     try:
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        raise Unavailable("the http address is taken or not ours", host=host, port=port, reason=error.strerror) from error
+        raise Unavailable(
+            "the http address is taken or not ours", host=host, port=port, reason=error.strerror
+        ) from error
     config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", loop="none", ws="none")
     server = _Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))

@@ -64,7 +64,9 @@ class Notary:
         self.trims += 1
         known = self._store.loadable()
         newer = [position for position in known if position >= upto]
-        self._cluster.world.check(len(newer) >= 2, "the log was trimmed past its checkpoints", upto=upto, known=sorted(known))
+        self._cluster.world.check(
+            len(newer) >= 2, "the log was trimmed past its checkpoints", upto=upto, known=sorted(known)
+        )
         self.check()
 
     def check(self) -> None:

@@ -94,9 +94,7 @@ async def _read(topic: Topic, asked: FetchPartition, services: Services) -> Part
 def _answer(asked: FetchPartition, found: PartitionData, version: int) -> PartitionAnswer:
     if not isinstance(found, Fetched):
         return _refusal(asked, _code(found.error))
-    if version < _FIRST_WITH_ZSTD and any(
-        part[_ATTRIBUTES_LOW] & 0x07 == Codec.ZSTD for part in found.parts[1::2]
-    ):
+    if version < _FIRST_WITH_ZSTD and any(part[_ATTRIBUTES_LOW] & 0x07 == Codec.ZSTD for part in found.parts[1::2]):
         return _refusal(asked, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     return PartitionAnswer(
         partition_index=asked.partition,

@@ -68,9 +68,7 @@ async def _partitions(asked: ListOffsetsTopic, context: Context) -> list[ListOff
     return answers
 
 
-async def _answer(
-    asked: ListOffsetsPartition, stream: StreamId, services: Services
-) -> ListOffsetsPartitionResponse:
+async def _answer(asked: ListOffsetsPartition, stream: StreamId, services: Services) -> ListOffsetsPartitionResponse:
     try:
         offset, timestamp = await _look_up(asked.timestamp, stream, services)
     except StreamGone:

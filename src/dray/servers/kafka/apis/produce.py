@@ -88,7 +88,9 @@ class _Work:
 
     __slots__ = ("_batch", "_error", "_future", "_index", "_stamp_ms")
 
-    def __init__(self, index: int, *, batch: NewBatch | None = None, stamp_ms: int = -1, error: DrayError | None = None):
+    def __init__(
+        self, index: int, *, batch: NewBatch | None = None, stamp_ms: int = -1, error: DrayError | None = None
+    ):
         self._index = index
         self._batch = batch
         self._stamp_ms = stamp_ms
