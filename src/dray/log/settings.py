@@ -1,5 +1,6 @@
 """Settings of the log of commands: where it is kept, and in pieces of which size."""
 
+from pathlib import Path
 from typing import Final, Self
 from urllib.parse import urlsplit
 
@@ -32,6 +33,11 @@ class LogSettings(Section):
         if parts.scheme not in ENGINES or (parts.scheme == "local" and not (parts.netloc or parts.path)):
             raise ValueError("expected local:DIR or memory:")
         return value
+
+    @property
+    def directory(self) -> Path | None:
+        """The directory of a `local:` log that does not lie in the data directory."""
+        return None if self.url in (None, "memory:") else Path(str(self.url).removeprefix("local:")).absolute()
 
     @model_validator(mode="after")
     def _an_entry_fits(self) -> Self:

@@ -28,8 +28,8 @@ from dray.machine.commands import RegisterBroker
 from dray.machine.verdicts import BrokerRegistered
 from dray.node import telemetry
 from dray.node.addresses import HostPort, parse_host_port
-from dray.node.directory import DataDirectory
-from dray.node.metadata import Effects, Metadata, MetadataOptions, serve_metadata
+from dray.node.directory import DataDirectory, Identity, new_identity
+from dray.node.metadata import Effects, Metadata, MetadataOptions, serve_in_memory, serve_metadata
 from dray.node.settings import BrokerSettings, KafkaSettings, TopicSettings
 from dray.objects.cluster import bind, bound_to
 from dray.objects.opening import Effects as StoreEffects
@@ -101,27 +101,37 @@ async def _open_state(stack: AsyncExitStack, config: Config) -> tuple[Effects, M
     offload = ThreadOffload(DISK_THREADS)
     stack.callback(offload.close)
     effects = Effects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=offload)
-    broker = config.get(BrokerSettings)
-    directory = DataDirectory(broker.data.absolute())
+    broker, log = config.get(BrokerSettings), config.get(LogSettings)
+    options = MetadataOptions(
+        name="broker",
+        timing=_timing(config.get(SessionSettings)),
+        segment_bytes=int(log.segment_bytes),
+        max_entry_bytes=int(log.max_entry_bytes),
+        accept_clock=broker.accept_clock,
+    )
+    if log.url == "memory:":
+        identity = new_identity(effects.entropy)
+        objects = await _open_objects(stack, config, None, identity, effects)
+        return effects, await stack.enter_async_context(serve_in_memory(identity, effects, options)), objects
+    directory = DataDirectory(broker.data.absolute(), log.directory)
     effects.disk.make_dir(directory.root)
     lock = DirectoryLock(directory.root)
     stack.callback(lock.release)
     identity = directory.claim(effects.disk, effects.entropy)
-    objects = await _open_objects(config.get(ObjectsSettings), directory, effects)
-    stack.push_async_callback(objects.close)
-    await bind(objects, identity.cluster_id)
-    options = MetadataOptions(
-        name="broker",
-        timing=_timing(config.get(SessionSettings)),
-        segment_bytes=int(config.get(LogSettings).segment_bytes),
-        max_entry_bytes=int(config.get(LogSettings).max_entry_bytes),
-        accept_clock=broker.accept_clock,
-    )
+    objects = await _open_objects(stack, config, directory, identity, effects)
     metadata = await stack.enter_async_context(serve_metadata(directory, identity, effects, options))
     return effects, metadata, objects
 
 
-async def _open_objects(settings: ObjectsSettings, directory: DataDirectory, effects: Effects) -> Objects:
+async def _open_objects(
+    stack: AsyncExitStack,
+    config: Config,
+    directory: DataDirectory | None,
+    identity: Identity,
+    effects: Effects,
+) -> Objects:
+    """The object store, bound to this cluster."""
+    settings = config.get(ObjectsSettings)
     secret, token = settings.secret_access_key, settings.session_token
     options = StoreOptions(
         endpoint=settings.endpoint,
@@ -135,12 +145,14 @@ async def _open_objects(settings: ObjectsSettings, directory: DataDirectory, eff
             total_seconds=settings.deadline.total_seconds(),
         ),
     )
-    address = settings.url or str(directory.objects)
-    return await open_store(
-        address,
+    objects = await open_store(
+        settings.url or ("memory:" if directory is None else str(directory.objects)),
         options,
         StoreEffects(clock=effects.clock, entropy=effects.entropy, disk=effects.disk, offload=effects.offload),
     )
+    stack.push_async_callback(objects.close)
+    await bind(objects, identity.cluster_id)
+    return objects
 
 
 def _timing(settings: SessionSettings) -> Timing:
