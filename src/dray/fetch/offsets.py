@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from dray.errors import Corrupt, NotFound
+from dray.fetch import telemetry
 from dray.fetch.errors import DamagedObject
 from dray.fetch.plan import Run
 from dray.fetch.service import FetchService
@@ -25,6 +26,7 @@ from dray.machine.names import StreamId
 from dray.machine.streams import Stream
 from dray.offload import Offload
 from dray.records import BatchView, InvalidBatch, first_at_or_after, newest, one_batch, records_of
+from dray.telemetry import logger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
