@@ -22,7 +22,7 @@ from dray.replica.checkpoints import MemoryCheckpoints
 from dray.replica.domains import Domains
 from dray.replica.errors import NotServing
 from dray.topics.service import NewTopic, TopicService
-from tests.fetch.world import MIB, CountedObjects, random_batch, world, write
+from tests.fetch.world import CALM, MIB, CountedObjects, random_batch, world, write
 from tests.replica.domain import replica_on, running
 from tests.topics.test_service import cluster_logs
 
@@ -235,7 +235,7 @@ async def test_an_answer_is_never_older_than_what_was_applied_when_its_request_c
 async def test_one_request_waits_for_streams_of_several_domains():
     """R-117: whichever is appended to wakes it."""
     logs = await cluster_logs(3)
-    replicas = {domain: replica_on(log) for domain, log in logs.items()}
+    replicas = {domain: replica_on(log, timing=CALM) for domain, log in logs.items()}
     async with running(*replicas.values()):
         domains, objects = Domains(replicas), CountedObjects()
         await domains.catalog.open_session()
