@@ -21,12 +21,15 @@ from dray.offload import InlineOffload
 from dray.records import Codec, NewRecord, build_batch, one_batch, records_of
 from dray.replica.domains import Domains
 from dray.replica.replica import Replica
+from dray.replica.writer import Timing
 from dray.topics.service import NewTopic, TopicService
 from dray.wal import codec
 from tests.replica.domain import new_log, replica_on
 
 T0 = 1_700_000_000_000
 MIB = 2**20
+CALM = Timing(ttl_ms=60_000, keepalive_ms=20_000, settle_ms=30_000)
+"""A busy machine must not cost a test its session."""
 
 
 class CountedObjects:
@@ -204,7 +207,7 @@ async def world(
     store = objects or CountedObjects()
     cache = ObjectCache(chosen.cache_bytes)
     async with AsyncExitStack() as stack:
-        replica = await stack.enter_async_context(replica_on(handle, name).running())
+        replica = await stack.enter_async_context(replica_on(handle, name, timing=CALM).running())
         await replica.open_session()
         domains = Domains({0: replica})
         topics = TopicService(domains=domains, entropy=SeededEntropy(name), clock=SystemClock())

@@ -9,9 +9,9 @@ it are gone: others may have joined.
 Invariants
     F4  What is given out for a row is a batch of the row's length whose CRC
         is right; anything else is an error, never other bytes.
-    F5  A read asks for no byte but the needed ones and gaps of at most
-        `join_gap_bytes` in all for one object; except for whole young objects
-        and what is read ahead.
+    F5  A read asks for no byte but needed batches, the lengths between
+        neighbours, and gaps of at most `join_gap_bytes` in all; except for
+        whole young objects and what is read ahead.
     F6  Bytes that are being read are not asked for again.
     F7  At most `gets_in_flight` reads run for consumers, and a quarter of
         that ahead of them; no more than `readahead_limit` bytes are being
@@ -29,6 +29,7 @@ from dray.fetch.cache import ObjectCache, Piece, fetched_piece
 from dray.fetch.errors import BadStoredBatch, ReadTimeout, Unreadable
 from dray.fetch.plan import Place, Run
 from dray.fetch.settings import FetchSettings
+from dray.machine.index import LENGTH_BYTES
 from dray.objects.port import NoSuchObject, Objects
 from dray.records import InvalidBatch, one_batch
 
@@ -141,13 +142,14 @@ class ObjectReader:
         if ranges and self._is_young(place):
             return [(0, place.size)]
         spans: list[tuple[int, int]] = []
-        spare = int(self._settings.join_gap_bytes)
+        spare = 0
         for start, end in sorted(ranges):
-            gap = start - spans[-1][1] if spans else 0
+            gap = start - spans[-1][1] - LENGTH_BYTES if spans else 0
             if spans and gap <= spare:
                 spare -= max(0, gap)
                 spans[-1] = spans[-1][0], max(end, spans[-1][1])
             else:
+                spare = int(self._settings.join_gap_bytes)
                 spans.append((start, end))
         return spans
 
