@@ -202,7 +202,7 @@ def measure_states(each: int) -> float:
     for number in range(count // each):
         states = holders[number] = bytearray()
         for producer in range(each):
-            producers.take(states, 0, (1 << 40) + producer, 0, 0, 1, 0, NOW // 1000)
+            producers.take(states, 0, (1 << 40) + producer, 0, 0, 1, 0, NOW // 60_000)
     return (resident_bytes() - before) / count
 
 
