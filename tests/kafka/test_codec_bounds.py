@@ -6,7 +6,6 @@ import struct
 import tracemalloc
 
 import pytest
-from oracle import cases, kio_encode, random_message
 
 from dray.servers.kafka.codec import (
     ELEMENTS,
@@ -33,6 +32,7 @@ from dray.servers.kafka.messages.produce import SCHEMA as PRODUCE
 from dray.servers.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from dray.servers.kafka.messages.request_header import CODEC as HEADER
 from dray.servers.kafka.messages.request_header import RequestHeader
+from tests.kafka.oracle import cases, kio_encode, random_message
 
 SEED = int(os.environ.get("DRAY_TEST_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
 CASES = list(cases())

@@ -6,7 +6,6 @@ import pytest
 from aiokafka.client import AIOKafkaClient
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
-from wire import api_row, running
 
 from dray.servers.kafka.error_codes import ErrorCode, Family
 from dray.servers.kafka.handler import Context
@@ -18,6 +17,7 @@ from dray.servers.kafka.messages.metadata import (
     MetadataResponseTopic,
 )
 from dray.servers.kafka.support import Api
+from tests.kafka.wire import api_row, running
 
 
 class OneTopic:

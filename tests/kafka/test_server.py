@@ -7,19 +7,6 @@ import pytest
 import structlog
 from kio.schema.api_versions.v3.response import ApiVersionsResponse as KioApiVersionsResponse
 from kio.serial import entity_reader
-from wire import (
-    HEARTBEAT,
-    NO_SERVICES,
-    PRODUCE,
-    api_row,
-    eventually,
-    heartbeat,
-    heartbeat_api,
-    produce,
-    produce_api,
-    request_bytes,
-    running,
-)
 
 from dray.errors import Invalid, Unavailable, Unknown
 from dray.servers.kafka import telemetry
@@ -34,6 +21,19 @@ from dray.servers.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatRes
 from dray.servers.kafka.messages.produce import ProduceRequest, ProduceResponse
 from dray.servers.kafka.server import CannotListen, Listener
 from dray.servers.kafka.support import Matrix
+from tests.kafka.wire import (
+    HEARTBEAT,
+    NO_SERVICES,
+    PRODUCE,
+    api_row,
+    eventually,
+    heartbeat,
+    heartbeat_api,
+    produce,
+    produce_api,
+    request_bytes,
+    running,
+)
 
 SOFTWARE = ApiVersionsRequest(client_software_name="test-client", client_software_version="1.0")
 

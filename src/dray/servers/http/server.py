@@ -31,7 +31,7 @@ async def serve_http(app: Starlette, host: str, port: int) -> AsyncIterator[tupl
     server = _Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
-        while not server.started and not serving.done():
+        while not server.started and not serving.done():  # noqa: ASYNC110  uvicorn tells only by this flag
             await asyncio.sleep(0.001)
         taken = listener.getsockname()
         yield str(taken[0]), int(taken[1])

@@ -90,7 +90,7 @@ class _Work:
 
     def __init__(
         self, index: int, *, batch: NewBatch | None = None, stamp_ms: int = -1, error: DrayError | None = None
-    ):
+    ) -> None:
         self._index = index
         self._batch = batch
         self._stamp_ms = stamp_ms
