@@ -132,8 +132,20 @@ async def _open_objects(
 ) -> Objects:
     """The object store, bound to this cluster."""
     settings = config.get(ObjectsSettings)
+    objects = await open_store(
+        settings.url or ("memory:" if directory is None else str(directory.objects)),
+        store_options(settings),
+        StoreEffects(clock=effects.clock, entropy=effects.entropy, disk=effects.disk, offload=effects.offload),
+    )
+    stack.push_async_callback(objects.close)
+    await bind(objects, identity.cluster_id)
+    return objects
+
+
+def store_options(settings: ObjectsSettings) -> StoreOptions:
+    """How the configured store is reached."""
     secret, token = settings.secret_access_key, settings.session_token
-    options = StoreOptions(
+    return StoreOptions(
         endpoint=settings.endpoint,
         region=settings.region,
         access_key=settings.access_key_id,
@@ -145,14 +157,6 @@ async def _open_objects(
             total_seconds=settings.deadline.total_seconds(),
         ),
     )
-    objects = await open_store(
-        settings.url or ("memory:" if directory is None else str(directory.objects)),
-        options,
-        StoreEffects(clock=effects.clock, entropy=effects.entropy, disk=effects.disk, offload=effects.offload),
-    )
-    stack.push_async_callback(objects.close)
-    await bind(objects, identity.cluster_id)
-    return objects
 
 
 def _timing(settings: SessionSettings) -> Timing:
