@@ -286,10 +286,12 @@ class Streams:
 
     def _count_expired(self, step: Step, stream: Stream, command: RaiseFloor) -> int:
         """Rows at the front that are too old; one without a timestamp is as old as its object."""
-        cutoff, limit = self._timeline.time_ms - command.bound, min(command.limit, step.spare)
-        stamps, owners = stream.index.stamps(limit), stream.index.objects(limit)
-        for count, (stamp, owner) in enumerate(zip(stamps, owners, strict=True)):
-            if (stamp if stamp >= 0 else self._objects.created_ms(owner)) >= cutoff:
+        cutoff = self._timeline.time_ms - command.bound
+        stamps = stream.index.stamps(min(command.limit, step.spare))
+        for count, stamp in enumerate(stamps):
+            if stamp < 0:
+                stamp = self._objects.created_ms(stream.index.row(count).object)
+            if stamp >= cutoff:
                 return count
         return len(stamps)
 
