@@ -5,11 +5,11 @@ are taken, then what was taken is answered, then the session is given back.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Final, TypeAlias
 
 import dray
 from dray.clock import SystemClock
@@ -61,6 +61,9 @@ DISK_THREADS: Final = 8
 LISTENER: Final = "client"
 PROBE_TTL_S: Final = 2.0
 
+OpenStore: TypeAlias = Callable[[str, StoreOptions, StoreEffects], Awaitable[Objects]]
+"""What makes a store of an address; a test gives one whose store fails."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningBroker:
@@ -78,10 +81,10 @@ class RunningBroker:
 
 
 @asynccontextmanager
-async def run_broker(config: Config) -> AsyncIterator[RunningBroker]:
+async def run_broker(config: Config, open_objects: OpenStore = open_store) -> AsyncIterator[RunningBroker]:
     """Serve for as long as the block runs; leaving it is a clean stop."""
     async with AsyncExitStack() as stack:
-        effects, metadata, objects = await _open_state(stack, config)
+        effects, metadata, objects = await _open_state(stack, config, open_objects)
         services = await _start_services(stack, config, effects, metadata, objects)
         kafka_at, server = await _start_kafka(stack, config, services, effects)
         registration = _registration(config, kafka_at)
@@ -96,7 +99,9 @@ async def run_broker(config: Config) -> AsyncIterator[RunningBroker]:
     logger().info(telemetry.STOPPED)
 
 
-async def _open_state(stack: AsyncExitStack, config: Config) -> tuple[Effects, Metadata, Objects]:
+async def _open_state(
+    stack: AsyncExitStack, config: Config, open_objects: OpenStore
+) -> tuple[Effects, Metadata, Objects]:
     """The directory, the store and the metadata plane: all that a broker knows."""
     offload = ThreadOffload(DISK_THREADS)
     stack.callback(offload.close)
@@ -111,14 +116,14 @@ async def _open_state(stack: AsyncExitStack, config: Config) -> tuple[Effects, M
     )
     if log.url == "memory:":
         identity = new_identity(effects.entropy)
-        objects = await _open_objects(stack, config, None, identity, effects)
+        objects = await _open_objects(stack, config, None, identity, effects, open_objects)
         return effects, await stack.enter_async_context(serve_in_memory(identity, effects, options)), objects
     directory = DataDirectory(broker.data.absolute(), log.directory)
     effects.disk.make_dir(directory.root)
     lock = DirectoryLock(directory.root)
     stack.callback(lock.release)
     identity = directory.claim(effects.disk, effects.entropy)
-    objects = await _open_objects(stack, config, directory, identity, effects)
+    objects = await _open_objects(stack, config, directory, identity, effects, open_objects)
     metadata = await stack.enter_async_context(serve_metadata(directory, identity, effects, options))
     return effects, metadata, objects
 
@@ -129,6 +134,7 @@ async def _open_objects(
     directory: DataDirectory | None,
     identity: Identity,
     effects: Effects,
+    open_objects: OpenStore,
 ) -> Objects:
     """The object store, bound to this cluster."""
     settings = config.get(ObjectsSettings)
@@ -145,7 +151,7 @@ async def _open_objects(
             total_seconds=settings.deadline.total_seconds(),
         ),
     )
-    objects = await open_store(
+    objects = await open_objects(
         settings.url or ("memory:" if directory is None else str(directory.objects)),
         options,
         StoreEffects(clock=effects.clock, entropy=effects.entropy, disk=effects.disk, offload=effects.offload),
