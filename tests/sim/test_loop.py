@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import random
-import shutil
 import subprocess
 import sys
 
@@ -229,17 +228,13 @@ print(world.fingerprint())
 """
 
 
-@pytest.mark.parametrize("python", [sys.executable, "python3.12", "python3.13"])
-def test_a_seed_gives_the_same_trace_in_other_processes_and_under_other_hash_seeds(python):
+def test_a_seed_gives_the_same_trace_in_other_processes_and_under_other_hash_seeds():
     """SM1, SM4: cancellation order of a TaskGroup and sets of futures included."""
-    path = shutil.which(python)
-    if path is None or subprocess.run([path, "-V"], capture_output=True, check=False).returncode:
-        pytest.skip(f"no {python} here")
     seen = set()
-    for hash_seed in ("0", "1", "12345"):
+    for hash_seed in ("0", "1", "12345", "random"):
         ballast = f"ballast = [object() for _ in range({random.randrange(10_000)})]\n"
         done = subprocess.run(
-            [path, "-c", ballast + PROGRAM],
+            [sys.executable, "-c", ballast + PROGRAM],
             env={"PYTHONHASHSEED": hash_seed, "PYTHONPATH": "src"},
             capture_output=True,
             text=True,

@@ -5,8 +5,8 @@ A seed names its scenario too, unless `--scenario` does.
 """
 
 import argparse
-import logging
 import gc
+import logging
 import multiprocessing
 import signal
 import sys

@@ -128,13 +128,16 @@ class Workload:
         match verdict:
             case Accepted(base=base) | Duplicate(base=base):
                 again = sent.fate is Fate.ACKED
-                self.world.check(not again or sent.base == base, "one batch has two offsets", first=sent.base, then=base)
+                self.world.check(
+                    not again or sent.base == base, "one batch has two offsets", first=sent.base, then=base
+                )
                 if not again:
                     sent.fate, sent.base, sent.acked_at = Fate.ACKED, base, self.world.loop.time()
                     self.history.acked.append(sent)
                 self._told_end(sent.batch.stream, base + sent.batch.records)
             case Rejected():
                 closed = verdict is Rejected.CLOSED and self.may_vanish
+                sent.fate = Fate.REFUSED
                 self.world.check(closed, "a good batch was rejected", verdict=verdict.name, batch=sent.batch.payload)
 
     def _told_end(self, stream: StreamId, end: int) -> None:
@@ -159,26 +162,23 @@ class Workload:
             stream = dice.choice(self.cluster.streams)
             batch = self.batch(dice, name, stream, producer=producer, sequence=sequences[stream])
             sent = self.note(batch)
-            while self.history.working and sent.fate is not Fate.ACKED:
-                await self._try_idempotent(sent, dice)
+            while self.history.working and not await self._try_idempotent(sent, dice):
+                pass
             sequences[stream] += batch.records
-            if sent.fate is not Fate.ACKED:
-                return  # the run ends with an open question
 
-    async def _try_idempotent(self, sent: Sent, dice: Random) -> None:
-        """One try, or two at once through two brokers (R-101)."""
+    async def _try_idempotent(self, sent: Sent, dice: Random) -> bool:
+        """One try, or two at once through two brokers (R-101); whether its fate is known."""
         tries = 2 if dice.random() < 0.3 else 1
-        answers = await asyncio.gather(
-            *(self.cluster.ask(lambda broker: broker.produce([sent.batch])) for _ in range(tries)),
-            return_exceptions=True,
-        )
-        for answer in answers:
-            if isinstance(answer, DrayError):
-                await asyncio.sleep(dice.random())
-            elif isinstance(answer, BaseException):
-                raise answer
-            else:
-                self.settle(sent, answer[0])
+        await asyncio.gather(*(self._ask_again(sent, dice) for _ in range(tries)))
+        return sent.fate is not Fate.UNKNOWN
+
+    async def _ask_again(self, sent: Sent, dice: Random) -> None:
+        try:
+            (verdict,) = await self.cluster.ask(lambda broker: broker.produce([sent.batch]))
+        except DrayError:
+            await asyncio.sleep(dice.random())
+        else:
+            self.settle(sent, verdict)
 
     # Readers.
 
@@ -197,9 +197,7 @@ class Workload:
         """LATEST, through any broker, knows whatever anybody was told before (R-012)."""
         known = self.history.ends.get(stream, 0)
         end = await self.cluster.ask(lambda broker: broker.latest(stream), broker=broker)
-        self.world.check(
-            end >= known or self.may_vanish, "LATEST is stale", stream=stream, answered=end, known=known
-        )
+        self.world.check(end >= known or self.may_vanish, "LATEST is stale", stream=stream, answered=end, known=known)
         if end >= 0:
             self._told_end(stream, end)
         self.history.reads += 1
@@ -243,7 +241,6 @@ class Workload:
         """From here on the truth is gone; what clients were told is all that can be held against an answer."""
         self._truth_is_known = False
 
-
     async def prove_progress(self) -> None:
         """After heal everyone takes and answers requests again."""
         for broker in self.cluster.live():
@@ -276,7 +273,9 @@ class Workload:
             self.world.check(self.may_vanish, "a stream is gone", stream=stream)
             return
         at = rows[0].start if rows else found.end
-        self.world.check(self.may_vanish or at == 0 or not rows, "a stream does not begin at 0", stream=stream, start=at)
+        self.world.check(
+            self.may_vanish or at == 0 or not rows, "a stream does not begin at 0", stream=stream, start=at
+        )
         for row in rows:
             self.world.check(row.start == at and row.end > row.start, "offsets have a hole", stream=stream, at=at)
             at = row.end
@@ -302,7 +301,9 @@ class Workload:
             if one.fate is Fate.REFUSED:
                 self.world.check(not places, "a batch that was surely not taken is there", batch=payload, at=places)
             elif one.fate is Fate.ACKED and one.base >= log_start:
-                self.world.check(places == [one.base], "an acked batch is lost", batch=payload, at=places, base=one.base)
+                self.world.check(
+                    places == [one.base], "an acked batch is lost", batch=payload, at=places, base=one.base
+                )
 
     def _check_order(self, stream: StreamId) -> None:
         """R-018: whoever was sent after an ack is behind it."""
