@@ -17,11 +17,13 @@ from typing import Final
 from dray.log.port import Log, Position
 from dray.machine import checkpoint
 from dray.machine.machine import Machine
+from dray.machine.step import Applied
 from dray.replica.checkpointer import Checkpointer
 from dray.replica.checkpoints import CheckpointStore, MemoryCheckpoints, newest_machine
 from dray.replica.fold import Folder, InlineFolder, fold_to
 from dray.replica.writer import Timing
 from dray.sim.brokers import Broker, Cluster
+from dray.sim.log import LogEntry
 from dray.sim.nemesis import crash, partition, pause, rough_weather
 from dray.sim.network import ROUGH
 from dray.sim.scenarios.appends import run
@@ -83,13 +85,32 @@ class Notary:
                 self._cluster.world.check(same, "a checkpoint is not the fold of its log", position=entry.position)
 
 
+class _Cutter:
+    """Cuts a writer off at the moment its entry is ordered: it is in the log, and its writer cannot know."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._dice = cluster.world.dice("cutter")
+
+    def look(self, _entry: LogEntry, applied: Applied) -> None:
+        world = self._cluster.world
+        session = self._cluster.truth.machine.sessions.live.get(applied.session)
+        if session is None or self._dice.random() > 0.01 or world.loop.time() > WORK_SECONDS:
+            return
+        link = world.network.link(session.name, self._cluster.log.name)
+        link.cut()
+        world.trace.add("cutter", "cut off", node=session.name)
+        world.loop.call_later(self._dice.uniform(5, 55), link.join)
+
+
 async def checkpoints(world: World) -> None:
     """R-048, K1, CK1, CK2"""
     dice = world.dice("checkpoints")
     store = MemoryCheckpoints()
-    cluster = Cluster(world, checkpoints=store, timing=dice.choice([None, PATIENT]))
+    damaged = dice.choice([None, None, None, "node-0", "node-1"])
+    cluster = Cluster(world, checkpoints=store, timing=None if damaged else dice.choice([None, PATIENT, PATIENT]))
+    cluster.patience = 150.0
     notary = Notary(cluster, store)
-    damaged = dice.choice([None, "node-0", "node-1"])
 
     async def make_checkpoints(broker: Broker) -> None:
         process = broker.process
@@ -102,11 +123,12 @@ async def checkpoints(world: World) -> None:
         ).run()
 
     cluster.beside.append(make_checkpoints)
-    await run(
-        world,
-        cluster,
-        lambda: [crash(), pause(longest=90.0), partition(longest=60.0), rough_weather(ROUGH)],
-        work_seconds=WORK_SECONDS,
-    )
+    if damaged:
+        # Alone, a damaged node would confirm itself (K1): here the others never lose their sessions.
+        faults = [pause(longest=5.0), rough_weather(ROUGH, longest=5.0)]
+    else:
+        faults = [crash(), pause(longest=90.0), partition(longest=60.0), rough_weather(ROUGH)]
+        cluster.truth.watchers.append(_Cutter(cluster).look)
+    await run(world, cluster, lambda: faults, work_seconds=WORK_SECONDS)
     notary.check()
     world.check(bool(damaged) or notary.trims > 0, "nothing was trimmed: the run proves nothing")
