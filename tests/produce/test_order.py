@@ -9,7 +9,7 @@ from dray.machine.commands import Expire
 from dray.objects.port import StoreUnavailable
 from dray.produce import telemetry
 from dray.produce.errors import NotStored, Overtaken, StoredUnknown
-from tests.produce.broker import GatedObjects, HeldLog, batch, broker, objects_in, settle, stored
+from tests.produce.broker import GatedObjects, HeldLog, batch, broker, objects_in, outlast, settle, stored
 from tests.replica.domain import new_log, replica_on
 
 
@@ -59,8 +59,8 @@ async def test_batches_without_a_producer_id_keep_their_order_in_a_stream_too():
 
 async def test_behind_a_commit_of_unknown_outcome_nothing_overtakes():
     """R-092, R-098, PR2: what might not be in the log counts as if it were not."""
-    log, objects = HeldLog(await new_log()), GatedObjects()
-    async with broker({0: log}, objects, flush_batches=1) as one:
+    clock, log, objects = ManualClock(), HeldLog(await new_log()), GatedObjects()
+    async with broker({0: log}, objects, clock=clock, flush_batches=1) as one:
         stream, other = await one.streams(partitions=2)
         log.lose_appends = 1_000
         answers = [one.produce.submit(batch(stream, producer=1, sequence=0))]
@@ -70,9 +70,10 @@ async def test_behind_a_commit_of_unknown_outcome_nothing_overtakes():
             await asyncio.sleep(0)
         answers += [one.produce.submit(batch(stream, producer=1, sequence=1)), one.produce.submit(batch(other))]
         objects.open_all()
-        await asyncio.wait(answers[:1])
+        await outlast(clock, answers[0])
         log.lose_appends = 0
-        await asyncio.wait(answers)
+        for answer in answers:
+            await outlast(clock, answer)
         assert told(answers) == ["StoredUnknown", "Overtaken", 0]
         assert one.replica.machine.streams.find(stream).end == 0
         assert StoredUnknown.kind is not NotStored.kind

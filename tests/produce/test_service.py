@@ -21,7 +21,7 @@ from dray.produce.errors import (
     StoredUnknown,
     StreamGone,
 )
-from tests.produce.broker import GatedObjects, HeldLog, batch, broker, objects_in, settle, stored
+from tests.produce.broker import GatedObjects, HeldLog, batch, broker, objects_in, outlast, settle, stored
 from tests.replica.domain import MoodyLog, genesis, new_log
 from tests.topics.test_service import cluster_logs
 
@@ -149,18 +149,19 @@ async def test_a_lost_reply_of_the_log_is_settled_and_stored_once():
     log = MoodyLog(await new_log())
     async with broker({0: log}, MemoryObjects()) as one:
         (stream,) = await one.streams()
-        log.lose_replies = 2
+        log.lose_replies = 1
         assert (await one.produce.submit(batch(stream, b"a"))).base_offset == 0
         assert await stored(one, stream) == [(0, b"a")]
 
 
 async def test_an_outcome_that_stays_unknown_is_told_as_such_and_its_object_is_left():
     """R-098, PR4: never success, never a definite failure."""
-    log, objects = HeldLog(await new_log()), GatedObjects(gated=False)
-    async with broker({0: log}, objects) as one:
+    clock, log, objects = ManualClock(), HeldLog(await new_log()), GatedObjects(gated=False)
+    async with broker({0: log}, objects, clock=clock) as one:
         (stream,) = await one.streams()
         log.lose_appends = 1_000
         answer = one.produce.submit(batch(stream, b"a", producer=1, sequence=0))
+        await outlast(clock, answer)
         with pytest.raises(StoredUnknown):
             await answer
         log.lose_appends = 0
