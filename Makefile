@@ -22,7 +22,7 @@ lock:
 	$(BIN)/uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-annotate --custom-compile-command 'make lock' --extra arrow -o requirements/dev.lock pyproject.toml requirements/dev.in
 
 demo: $(SETUP)
-	$(BIN)/python examples/wal_object.py
+	$(BIN)/python examples/first_steps.py
 
 test: $(SETUP)
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) -m "not peers"

@@ -13,9 +13,9 @@ import kafka.protocol.producer
 import kafka.protocol.sasl
 import pytest
 from kafka.protocol.api_message import ApiMessage
-from oracle import cases, kio_decode, kio_encode, random_message
 
 from dray.servers.kafka.codec import decode, encode
+from tests.kafka.oracle import cases, kio_decode, kio_encode, random_message
 
 SEED = int(os.environ.get("DRAY_TEST_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
 CASES = list(cases())

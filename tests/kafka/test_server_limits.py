@@ -6,7 +6,13 @@ from datetime import timedelta
 
 import psutil
 import pytest
-from wire import (
+
+from dray.clock import ManualClock
+from dray.servers.kafka.handler import Context
+from dray.servers.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from dray.servers.kafka.messages.produce import NodeEndpoint, ProduceRequest, ProduceResponse
+from dray.servers.kafka.settings import KIB, MIB, Limits
+from tests.kafka.wire import (
     HEARTBEAT,
     PRODUCE,
     Running,
@@ -18,12 +24,6 @@ from wire import (
     request_bytes,
     running,
 )
-
-from dray.clock import ManualClock
-from dray.servers.kafka.handler import Context
-from dray.servers.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from dray.servers.kafka.messages.produce import NodeEndpoint, ProduceRequest, ProduceResponse
-from dray.servers.kafka.settings import KIB, MIB, Limits
 
 LIES = (-2, -(1 << 31), (1 << 31) - 1, 100 * MIB + 1, 9, 100 * MIB, 100 * MIB - 1, 8 * MIB)
 
@@ -153,6 +153,7 @@ async def test_an_idle_connection_ends_and_a_waiting_one_does_not() -> None:
         assert await idle.closed()
         held.gate.set()
         await waiting.answer(PRODUCE, 12)
+        await waiting.ask(PRODUCE, 12, produce())
 
 
 async def test_resting_connections_hold_no_buffer() -> None:
@@ -215,10 +216,12 @@ class Fat:
         return FAT
 
 
-async def test_a_client_that_does_not_read_is_not_worked_for() -> None:
+@pytest.mark.parametrize("overlaps", [False, True])
+async def test_a_client_that_does_not_read_is_not_worked_for(overlaps: bool) -> None:
     """KP14: answers in memory stay bounded, and after a while the connection is cut."""
     clock, fat = ManualClock(), Fat()
-    async with running(produce_api(fat.handle, overlaps=False), clock=clock) as run:
+    limits = Limits(connection_inflight_requests=50)
+    async with running(produce_api(fat.handle, overlaps=overlaps), clock=clock, limits=limits) as run:
         client = await run.connect()
         client.writer.transport.pause_reading()
         for n in range(2_000):
@@ -227,8 +230,11 @@ async def test_a_client_that_does_not_read_is_not_worked_for() -> None:
         await eventually(lambda: not connection._writable)
         for _ in range(50):
             await asyncio.sleep(0)
-        assert fat.begun < 60
-        assert run.core.unsent_bytes < 2 * MIB
+        assert fat.begun < (150 if overlaps else 60)
+        assert run.core.unsent_bytes < (20 if overlaps else 2) * MIB
+        assert not connection._reading
+        if overlaps:  # all that was taken has started; what came later is not taken
+            assert run.core.budget.requests == 0
         so_far = fat.begun
         await tick(clock, run, 30_000)
         assert fat.begun == so_far

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from types import ModuleType
+from typing import cast
 
 from dray.clock import Clock, SystemClock
 from dray.servers.kafka.codec import Message, decode, encode
@@ -23,11 +24,16 @@ from dray.servers.kafka.server import KafkaServer, Listener
 from dray.servers.kafka.settings import Limits
 from dray.servers.kafka.support import APIS, Api, Matrix, Operation, Resource
 
+__all__ = ["HEARTBEAT", "PRODUCE"]  # the schemas of the two test APIs
+
 _names = itertools.count()
 Handle = Callable[[Message, Context], Awaitable[Message | None]]
+API_VERSIONS_ROW = next(api for api in APIS if api.key == 18)
+NO_SERVICES = cast(Services, None)
+"""Handlers of these tests use none."""
 
 
-def _row(key: int, name: str, versions: tuple[int, int], flexible: int, handle: Handle, refuse, **options) -> Api:
+def api_row(key: int, name: str, versions: tuple[int, int], flexible: int, handle: Handle, refuse, **options) -> Api:
     module = ModuleType(f"kafka_test_api_{next(_names)}")
     module.ENDPOINT = Endpoint(handle=handle, refuse=refuse)
     sys.modules[module.__name__] = module
@@ -51,7 +57,7 @@ def heartbeat_api(handle: Handle, **options) -> Api:
     def refuse(request: HeartbeatRequest, code: ErrorCode) -> HeartbeatResponse:
         return HeartbeatResponse(error_code=code)
 
-    return _row(12, "Heartbeat", (0, 4), 4, handle, options.pop("refuse", refuse), **options)
+    return api_row(12, "Heartbeat", (0, 4), 4, handle, options.pop("refuse", refuse), **options)
 
 
 def produce_api(handle: Handle, **options) -> Api:
@@ -61,7 +67,7 @@ def produce_api(handle: Handle, **options) -> Api:
         return None if request.acks == 0 else ProduceResponse(throttle_time_ms=int(code) & 0xFF)
 
     defaults = {"bulk": True, "overlaps": True, "family": Family.DATA}
-    return _row(0, "Produce", (3, 12), 9, handle, options.pop("refuse", refuse), **{**defaults, **options})
+    return api_row(0, "Produce", (3, 12), 9, handle, options.pop("refuse", refuse), **{**defaults, **options})
 
 
 def heartbeat(group: str = "g") -> HeartbeatRequest:
@@ -73,9 +79,6 @@ def produce(records: bytes = b"", acks: int = -1, timeout_ms: int = 0) -> Produc
     return ProduceRequest(
         acks=acks, timeout_ms=timeout_ms, topic_data=[TopicProduceData(name="t", partition_data=[partition])]
     )
-
-
-SCHEMAS = {HEARTBEAT.key: HEARTBEAT, PRODUCE.key: PRODUCE}
 
 
 def request_bytes(
@@ -156,8 +159,8 @@ class Running:
 
 @asynccontextmanager
 async def running(*rows: Api, limits: Limits | None = None, clock: Clock | None = None) -> AsyncIterator[Running]:
-    matrix = Matrix([*APIS, *rows])
-    server = KafkaServer(services=Services(), clock=clock or SystemClock(), limits=limits, matrix=matrix)
+    matrix = Matrix([API_VERSIONS_ROW, *rows])
+    server = KafkaServer(services=NO_SERVICES, clock=clock or SystemClock(), limits=limits, matrix=matrix)
     async with server:
         _, port = await server.listen(Listener(name="client", host="127.0.0.1", port=0))
         run = Running(server, port)

@@ -154,8 +154,10 @@ async def test_two_processes_that_collect_at_once_do_no_harm(cluster):
         await pass_time(GRACE, broker, other)
         stores = [WatchedObjects(cluster.store) for _ in range(2)]
         await other.catalog.sync()
-        pairs = zip((broker, other), stores, strict=True)
-        await asyncio.gather(*(who.retention(store)._garbage.run(who.catalog) for who, store in pairs))
+        collecting = [
+            who.retention(store)._garbage.run(who.catalog) for who, store in zip((broker, other), stores, strict=True)
+        ]
+        await asyncio.gather(*collecting)
         await broker.catalog.sync()
         assert await cluster.paths() == [alive]
         assert set(stores[0].deleted) | set(stores[1].deleted) == set(paths)

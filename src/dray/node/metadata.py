@@ -12,6 +12,7 @@ from dray.errors import Corrupt, DrayError
 from dray.ids import Entropy
 from dray.log import envelope
 from dray.log.files import FileLog
+from dray.log.memory import MemoryLog
 from dray.log.port import Log
 from dray.log.server import LogServer
 from dray.machine import commands
@@ -21,7 +22,7 @@ from dray.node.directory import DataDirectory, WrongDirectory, mark_born, was_bo
 from dray.node.directory import Identity as DirectoryIdentity
 from dray.offload import Offload
 from dray.replica.checkpointer import Checkpointer
-from dray.replica.checkpoints import FileCheckpoints, newest_machine
+from dray.replica.checkpoints import CheckpointStore, FileCheckpoints, MemoryCheckpoints, newest_machine
 from dray.replica.child import ChildFolder
 from dray.replica.domains import Domains
 from dray.replica.replica import Replica
@@ -57,7 +58,6 @@ class MetadataOptions:
 class Metadata:
     """A running metadata plane."""
 
-    directory: DataDirectory
     identity: DirectoryIdentity
     domains: Domains
     failed: "asyncio.Future[DrayError]"
@@ -81,9 +81,24 @@ async def serve_metadata(
         for domain, log in logs.items():
             replicas[domain] = await _run_replica(stack, directory, identity, domain, log, effects, options)
             _watch(replicas[domain].failed, failed)
-        yield Metadata(directory=directory, identity=identity, domains=Domains(replicas), failed=failed)
+        yield Metadata(identity=identity, domains=Domains(replicas), failed=failed)
         for replica in replicas.values():
             await replica.close_session()
+
+
+@asynccontextmanager
+async def serve_in_memory(
+    identity: DirectoryIdentity, effects: Effects, options: MetadataOptions
+) -> AsyncIterator[Metadata]:
+    """The same without a directory: nothing survives the process. For tests of users and ours."""
+    async with AsyncExitStack() as stack:
+        log = MemoryLog(max_entry_bytes=options.max_entry_bytes)
+        await begin_log(log, identity, 0, effects)
+        replica = _replica(log, Machine(), MemoryCheckpoints(), identity, effects, options)
+        await stack.enter_async_context(replica.running())
+        failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
+        _watch(replica.failed, failed)
+        yield Metadata(identity=identity, domains=Domains({0: replica}), failed=failed)
 
 
 async def _open_logs(
@@ -153,9 +168,29 @@ async def _run_replica(
     options: MetadataOptions,
 ) -> Replica:
     store = FileCheckpoints(directory.checkpoints(domain), effects.disk, effects.offload)
-    replica = Replica(
+    replica = _replica(log, await newest_machine(store), store, identity, effects, options)
+    await stack.enter_async_context(replica.running())
+    check_genesis(replica.machine, identity, domain)
+    folder = ChildFolder(socket=directory.socket, domain=domain, directory=directory.checkpoints(domain))
+    checkpointer = Checkpointer(
+        replica, store, folder, effects.clock, effects.offload, due_bytes=options.checkpoint_due_bytes
+    )
+    task = asyncio.create_task(checkpointer.run())
+    stack.push_async_callback(_stop, task)
+    return replica
+
+
+def _replica(
+    log: Log,
+    machine: Machine,
+    store: CheckpointStore,
+    identity: DirectoryIdentity,
+    effects: Effects,
+    options: MetadataOptions,
+) -> Replica:
+    return Replica(
         log=log,
-        machine=await newest_machine(store),
+        machine=machine,
         identity=Identity(
             name=options.name,
             instance=identity.instance.bytes,
@@ -168,15 +203,6 @@ async def _run_replica(
         timing=options.timing,
         checkpoints=store,
     )
-    await stack.enter_async_context(replica.running())
-    check_genesis(replica.machine, identity, domain)
-    folder = ChildFolder(socket=directory.socket, domain=domain, directory=directory.checkpoints(domain))
-    checkpointer = Checkpointer(
-        replica, store, folder, effects.clock, effects.offload, due_bytes=options.checkpoint_due_bytes
-    )
-    task = asyncio.create_task(checkpointer.run())
-    stack.push_async_callback(_stop, task)
-    return replica
 
 
 async def _stop(task: "asyncio.Task[None]") -> None:

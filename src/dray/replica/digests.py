@@ -33,8 +33,8 @@ class Digests:
         mine = self._at.get(position)
         if mine is not None:
             return mine != digest
-        # A position inside what is remembered, but not among it, is an entry this replica never saw.
-        return bool(self._at) and next(iter(self._at)) < position < next(reversed(self._at))
+        # A position behind the oldest remembered, but not among them, is an entry this replica never saw.
+        return bool(self._at) and next(iter(self._at)) < position
 
     def at(self, position: int) -> int | None:
         return self._at.get(position)

@@ -1,0 +1,1 @@
+"""Produce: what waits between a batch and its offsets."""

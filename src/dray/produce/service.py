@@ -1,0 +1,149 @@
+"""Produce, as a service: a batch goes in, its offsets come out, and nothing is answered before it is durable.
+
+    submit -> wait per domain -> one object -> one Append -> applied -> answer
+
+`submit` is synchronous, so batches keep the order in which they arrive. The
+service decides nothing about a batch: the machine does, when the Append is
+applied. It is safe to send any batch again that was not answered with success
+as long as its producer has an id; without one it may then be stored twice.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Final
+
+from dray.clock import Clock
+from dray.errors import DrayError
+from dray.objects.port import Objects
+from dray.produce import telemetry
+from dray.produce.batches import NewBatch, Stored
+from dray.produce.errors import Busy, NotStored, Stopping
+from dray.produce.flush import report
+from dray.produce.lane import Lane
+from dray.produce.placing import NoCache, Placer, WrittenObjects
+from dray.produce.pressure import IndexBudget, Pressure
+from dray.produce.settings import FlushPolicy
+from dray.replica.domains import Domains
+
+_DOMAIN: Final = 0xFFFF
+_SAMPLE_S: Final = 1.0
+
+
+class ProduceService:
+    """What handlers give their batches to. Use it inside `running`."""
+
+    def __init__(
+        self,
+        *,
+        domains: Domains,
+        objects: Objects,
+        clock: Clock,
+        policy: FlushPolicy | None = None,
+        written: WrittenObjects | None = None,
+        zone: str = "",
+    ) -> None:
+        self._domains = domains
+        self._objects = objects
+        self._clock = clock
+        self._policy = policy or FlushPolicy()
+        self._written = written or NoCache()
+        self._zone = zone
+        self._loop = asyncio.get_running_loop()
+        self._index = IndexBudget(self._policy.index_bytes)
+        self._lanes: dict[int, Lane] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopped = True
+        self.pressure = Pressure(limit=self._policy.max_buffer_bytes, high=self._policy.pause_bytes)
+        """What waits here; servers stop reading while it is `over` and go on after `relief`."""
+
+    def submit(self, batch: NewBatch) -> "asyncio.Future[Stored]":
+        """Take a validated batch; the future tells its offsets once they are durable and applied here (PR1).
+
+        Raises:
+            Busy, Stopping, NotStored: nothing was taken; try again later.
+
+        The future fails with:
+            StreamGone: the stream does not exist any more.
+            OutOfOrder, ProducerFenced: the producer's sequence or epoch is refused.
+            BadBatch: the machine takes no such batch.
+            Unavailable (NotStored, Overtaken, Stopping): nothing was stored; send it again.
+            StoredUnknown: it may have been stored; send it again with the same identity.
+        """
+        if self._stopped or self._index.exhausted:
+            raise self._refusal()
+        size = len(batch[1])
+        domain = batch[0] & _DOMAIN
+        lane = self._lanes.get(domain) or self._new_lane(domain)
+        self.pressure.take(size)
+        answer: asyncio.Future[Stored] = self._loop.create_future()
+        lane.add(batch, answer, size)
+        return answer
+
+    async def drain(self) -> None:
+        """Take nothing more; return when everything taken was answered."""
+        self._stopped = True
+        for lane in self._lanes.values():
+            lane.drain()
+        await self.pressure.emptied()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["ProduceService"]:
+        """Serve for as long as the block runs. Whoever still waits at its end is told so (PR8)."""
+        self._sample()
+        self._stopped = False
+        self._spawn(self._watch_index())
+        try:
+            yield self
+        finally:
+            self._stopped = True
+            tasks = list(self._tasks)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for lane in self._lanes.values():
+                lane.abandon()
+
+    def _refusal(self) -> DrayError:
+        if self._stopped:
+            return Stopping("this broker is stopping: use another one")
+        return Busy("the offset index has reached its budget: wait for compaction, or raise wal.index_budget")
+
+    def _new_lane(self, domain: int) -> Lane:
+        try:
+            replica = self._domains[domain]
+        except KeyError:
+            raise NotStored("this broker does not serve the domain", domain=domain) from None
+        placer = Placer(
+            domain=domain, replica=replica, objects=self._objects, written=self._written, zone=self._zone,
+            clock=self._clock, pressure=self.pressure, hedge_floor_s=self._policy.hedge_floor_s, spawn=self._spawn,
+        )  # fmt: skip
+        lane = Lane(
+            replica=replica, placer=placer, policy=self._policy, pressure=self.pressure, index=self._index,
+            clock=self._clock, zone=self._zone, spawn=self._spawn,
+        )  # fmt: skip
+        self._lanes[domain] = lane
+        return lane
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
+        """Run something that ends with the service at the latest."""
+        task = self._loop.create_task(_guarded(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _watch_index(self) -> None:
+        while True:
+            await self._clock.sleep(_SAMPLE_S)
+            self._sample()
+
+    def _sample(self) -> None:
+        self._index.seen(sum(replica.machine.streams.footprint().bytes for _, replica in self._domains))
+        telemetry.BUFFER_BYTES.set(self.pressure.unacked)
+
+
+async def _guarded(work: Coroutine[None, None, None]) -> None:
+    try:
+        await work
+    except Exception as error:
+        report(error)

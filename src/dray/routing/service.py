@@ -1,0 +1,84 @@
+"""Which broker a client should ask for a domain. Only advice: any broker serves any domain.
+
+The leader of a partition is the broker with the highest rendezvous weight for
+its domain, so all brokers answer alike, and a broker that comes or goes moves
+only its own domains.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dray.errors import Unavailable
+from dray.machine.brokers import Broker
+from dray.machine.names import StreamId, domain_of
+from dray.replica.domains import Domains
+
+LEADER_EPOCH: Final = 0
+"""The same for every partition, for ever: there is no leader whose change would mean anything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A broker as clients see it on one listener."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class Routing:
+    """The brokers of the cluster, as one of them tells it."""
+
+    def __init__(self, *, domains: Domains, cluster_id: str) -> None:
+        self.cluster_id = cluster_id
+        self._catalog = domains.catalog
+        self._leaders: dict[int, int] = {}
+        self._known: tuple[int, ...] = ()
+
+    @property
+    def broker_id(self) -> int:
+        """The id of this very broker; -1 while it is not registered."""
+        session = self._catalog.session
+        own = None if session is None else self._catalog.machine.brokers.of_session(session.id)
+        return -1 if own is None else own.broker_id
+
+    def nodes(self, listener: str) -> list[Node]:
+        """The live brokers that have this listener, by id."""
+        nodes = (_node(broker, listener) for broker in self._catalog.machine.brokers.all())
+        return [node for node in nodes if node is not None]
+
+    def leader(self, stream: StreamId) -> int:
+        """The broker that clients should ask about a stream."""
+        brokers = tuple(self._catalog.machine.brokers.live)
+        if brokers != self._known:
+            self._known, self._leaders = brokers, {}
+        domain = domain_of(stream)
+        if domain not in self._leaders:
+            self._leaders[domain] = rendezvous(str(domain), brokers, default=self.broker_id)
+        return self._leaders[domain]
+
+    def coordinator(self, group: str, listener: str) -> Node:
+        """The broker that clients should ask about a group."""
+        nodes = {node.broker_id: node for node in self.nodes(listener)}
+        if not nodes:
+            raise Unavailable("no broker is registered yet: try again")
+        return nodes[rendezvous(f"group {group}", tuple(nodes), default=min(nodes))]
+
+
+def rendezvous(key: str, brokers: Sequence[int], *, default: int) -> int:
+    """The broker with the highest weight for a key: the same on every broker, under every hash seed."""
+
+    def weight(broker: int) -> tuple[bytes, int]:
+        return hashlib.blake2b(f"{key} {broker}".encode(), digest_size=8).digest(), broker
+
+    return max(brokers, key=weight, default=default)
+
+
+def _node(broker: Broker, listener: str) -> Node | None:
+    for entry in broker.listeners:
+        if entry.name == listener:
+            return Node(broker_id=broker.broker_id, host=entry.host, port=entry.port, rack=broker.rack or None)
+    return None

@@ -1,0 +1,117 @@
+"""CreateTopics (19): make topics; each is answered when it is visible with all its partitions.
+
+Left out: manual replica assignments are counted and otherwise ignored, as is
+the replication factor, which is kept and reported: copies come from the store.
+"""
+
+from collections import Counter
+from typing import Final
+
+from dray.errors import DrayError
+from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
+from dray.servers.kafka.handler import Context, Endpoint, Services
+from dray.servers.kafka.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from dray.topics import configs as topic_configs
+from dray.topics.errors import BadPartitions, BadReplication, BadTopicConfig, BadTopicName, TopicExists
+from dray.topics.service import NewTopic
+
+_CODES: Final = {
+    TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
+    BadTopicName: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    BadPartitions: ErrorCode.INVALID_PARTITIONS,
+    BadReplication: ErrorCode.INVALID_REPLICATION_FACTOR,
+    BadTopicConfig: ErrorCode.INVALID_CONFIG,
+}
+_TOPIC_SOURCE: Final = 1
+_DEFAULT_SOURCE: Final = 5
+
+
+async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
+    twice = {name for name, count in Counter(topic.name for topic in request.topics).items() if count > 1}
+    results: list[CreatableTopicResult] = []
+    for topic in request.topics:
+        if topic.name in twice:
+            if not any(result.name == topic.name for result in results):
+                results.append(_failure(topic, ErrorCode.INVALID_REQUEST, "the request names this topic twice"))
+            continue
+        results.append(await _create(topic, context.services, validate_only=request.validate_only))
+    return CreateTopicsResponse(topics=results)
+
+
+async def _create(asked: CreatableTopic, services: Services, *, validate_only: bool) -> CreatableTopicResult:
+    try:
+        wanted = _wanted(asked, services)
+        kept = services.topics.check(wanted)
+        if validate_only:
+            await services.domains.catalog.sync()
+            if services.domains.catalog.machine.topics.named(asked.name) is not None:
+                raise TopicExists("a topic of this name exists", topic=asked.name)
+            return _success(wanted, kept, bytes(16))
+        topic = await services.topics.create(wanted)
+        return _success(wanted, kept, topic.id)
+    except _BadAssignment as error:
+        return _failure(asked, ErrorCode.INVALID_REPLICA_ASSIGNMENT, str(error))
+    except _Ambiguous as error:
+        return _failure(asked, ErrorCode.INVALID_REQUEST, str(error))
+    except DrayError as error:
+        return _failure(asked, _CODES.get(type(error), code_for(error, Family.ADMIN)), str(error))
+
+
+class _BadAssignment(Exception):
+    """The manual assignment makes no sense."""
+
+
+class _Ambiguous(Exception):
+    """The number of partitions is given twice."""
+
+
+def _wanted(asked: CreatableTopic, services: Services) -> NewTopic:
+    default = services.default_topic(asked.name)
+    partitions, factor = asked.num_partitions, asked.replication_factor
+    if asked.assignments:
+        if partitions != -1 or factor != -1:
+            raise _Ambiguous("give either an assignment or the number of partitions and replicas")
+        if sorted(one.partition_index for one in asked.assignments) != list(range(len(asked.assignments))):
+            raise _BadAssignment("the assigned partitions are not 0 to n-1")
+        partitions, factor = len(asked.assignments), max(len(one.broker_ids) for one in asked.assignments)
+    return NewTopic(
+        name=asked.name,
+        partitions=default.partitions if partitions == -1 else partitions,
+        replication_factor=default.replication_factor if factor == -1 else factor,
+        configs={config.name: config.value for config in asked.configs},
+    )
+
+
+def _success(wanted: NewTopic, kept: dict[str, str], topic_id: bytes) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=wanted.name,
+        topic_id=topic_id,
+        error_message=None,
+        num_partitions=wanted.partitions,
+        replication_factor=wanted.replication_factor,
+        configs=[
+            CreatableTopicConfigs(
+                name=key.name,
+                value=kept.get(key.name, key.default),
+                config_source=_TOPIC_SOURCE if key.name in kept else _DEFAULT_SOURCE,
+            )
+            for key in topic_configs.KEYS.values()
+        ],
+    )
+
+
+def _failure(asked: CreatableTopic, code: ErrorCode, message: str | None = None) -> CreatableTopicResult:
+    return CreatableTopicResult(name=asked.name, error_code=code, error_message=message, configs=())
+
+
+def refuse(request: CreateTopicsRequest, code: ErrorCode) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[_failure(topic, code) for topic in request.topics])
+
+
+ENDPOINT: Final = Endpoint(handle=handle, refuse=refuse)

@@ -1,0 +1,127 @@
+"""Metadata (3): brokers, topics, and whom to ask about each partition.
+
+Left out: authorized operations (not requested = -2147483648 is always
+answered), and zones: every client is told of every broker.
+"""
+
+from typing import Final
+
+from dray.errors import DrayError
+from dray.machine.names import TopicId
+from dray.machine.topics import Topic
+from dray.routing.service import LEADER_EPOCH, Routing
+from dray.servers.kafka.codec import ZERO_UUID
+from dray.servers.kafka.error_codes import ErrorCode
+from dray.servers.kafka.handler import Context, Endpoint, Services
+from dray.servers.kafka.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from dray.topics.errors import BadTopicName, TopicExists, UnknownTopic
+from dray.topics.service import check_name
+
+_FIRST_WITH_IDS: Final = 12
+"""The first version that may ask by topic id."""
+
+
+async def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
+    services = context.services
+    topics = await _topics(request, context)
+    nodes = services.routing.nodes(context.peer.listener)
+    known = {node.broker_id for node in nodes}
+    own = services.routing.broker_id
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node.broker_id, host=node.host, port=node.port, rack=node.rack)
+            for node in nodes
+        ],
+        cluster_id=services.routing.cluster_id,
+        controller_id=own if own in known else min(known, default=-1),
+        topics=topics,
+    )
+
+
+async def _topics(request: MetadataRequest, context: Context) -> list[MetadataResponseTopic]:
+    services = context.services
+    asked = request.topics
+    if asked is None or (context.version == 0 and not asked):
+        await services.domains.catalog.sync()
+        return [_describe(topic, services.routing) for topic in services.topics.visible()]
+    seen: dict[tuple[str | None, bytes], MetadataRequestTopic] = {(one.name, one.topic_id): one for one in asked}
+    return [await _one(one, request, context) for one in seen.values()]
+
+
+async def _one(asked: MetadataRequestTopic, request: MetadataRequest, context: Context) -> MetadataResponseTopic:
+    services = context.services
+    if asked.topic_id != ZERO_UUID or asked.name is None:
+        if context.version < _FIRST_WITH_IDS:
+            return _refusal(asked, ErrorCode.INVALID_REQUEST)
+        try:
+            topic = await services.topics.find_id(TopicId(asked.topic_id))
+        except UnknownTopic:
+            return _refusal(asked, ErrorCode.UNKNOWN_TOPIC_ID)
+        return _describe(topic, services.routing)
+    try:
+        return _describe(await services.topics.find(asked.name), services.routing)
+    except UnknownTopic:
+        pass
+    if not (request.allow_auto_topic_creation and services.auto_create):
+        return await _unknown(asked.name)
+    return await _create(asked.name, services)
+
+
+async def _unknown(name: str) -> MetadataResponseTopic:
+    try:
+        check_name(name)
+    except BadTopicName:
+        return MetadataResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name)
+    return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
+
+
+async def _create(name: str, services: Services) -> MetadataResponseTopic:
+    """The topic is there when we answer: the client need not ask again."""
+    try:
+        topic = await services.topics.create(services.default_topic(name))
+    except TopicExists:
+        try:
+            topic = await services.topics.find(name)
+        except UnknownTopic:  # another broker is making it
+            return MetadataResponseTopic(error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=name)
+    except BadTopicName:
+        return MetadataResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name)
+    except DrayError:
+        return MetadataResponseTopic(error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=name)
+    return _describe(topic, services.routing)
+
+
+def _describe(topic: Topic, routing: Routing) -> MetadataResponseTopic:
+    partitions = []
+    for partition, stream in enumerate(topic.streams[: topic.visible]):
+        leader = routing.leader(stream)
+        partitions.append(
+            MetadataResponsePartition(
+                partition_index=partition,
+                leader_id=leader,
+                leader_epoch=LEADER_EPOCH,
+                replica_nodes=(leader,),
+                isr_nodes=(leader,),
+            )
+        )
+    return MetadataResponseTopic(name=topic.name, topic_id=topic.id, partitions=partitions)
+
+
+def _refusal(asked: MetadataRequestTopic, code: ErrorCode) -> MetadataResponseTopic:
+    name = None if code is ErrorCode.UNKNOWN_TOPIC_ID else (asked.name or "")
+    return MetadataResponseTopic(error_code=code, name=name, topic_id=asked.topic_id)
+
+
+def refuse(request: MetadataRequest, code: ErrorCode) -> MetadataResponse:
+    """Every topic asked for carries the code; below version 13 there is no other place."""
+    return MetadataResponse(topics=[_refusal(asked, code) for asked in request.topics or ()])
+
+
+ENDPOINT: Final = Endpoint(handle=handle, refuse=refuse)
