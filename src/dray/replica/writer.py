@@ -197,7 +197,7 @@ class Writer:
 
     async def _open(self) -> None:
         machine = self._host.machine
-        identity = self._identity
+        identity, date = self._identity, self._identity.store_date
         command = Open(
             name=identity.name,
             nonce=self._entropy.random_bytes(16),
@@ -207,6 +207,7 @@ class Writer:
             lowest_version=1,
             highest_version=envelope.VERSION,
             wall_ms=self._clock.wall_ms(),
+            store_date_ms=-1 if date is None else date.now_ms(self._clock.boot_ns()),
             accept_clock=identity.accept_clock,
             owner=identity.owner,
         )
