@@ -153,15 +153,16 @@ async def test_members_and_generations_are_refused(cluster):
         await broker.topic(partitions=4)
         service = offsets_of(broker)
         before = cluster.entries()
-        with pytest.raises(UnknownMember):
+        with pytest.raises(UnknownGroup):
             await service.commit("g", {ORDERS[0]: at(1)}, generation=3, member="m")
-        with pytest.raises(UnknownMember):
-            await service.commit("g", {ORDERS[0]: at(1)}, member="m")
         with pytest.raises(UnknownGroup):
             await service.commit("g", {ORDERS[0]: at(1)}, generation=0)
         with pytest.raises(BadGroupId):
             await service.commit("ä" * 16_384, {ORDERS[0]: at(1)})
         assert cluster.entries() == before
+        assert await service.commit("g", {ORDERS[0]: at(1)}, member="m") == {ORDERS[0]: CommitCode.COMMITTED}
+        with pytest.raises(UnknownMember):
+            await service.commit("g", {ORDERS[0]: at(2)}, generation=3, member="m")
 
 
 async def test_a_large_commit_goes_in_parts_that_an_entry_takes(cluster):
