@@ -112,7 +112,9 @@ def _serving(directory: Path, extra: Mapping[str, str], heap: str) -> Iterator[K
     run([*storage, "format", "-t", cluster, "-c", settings, "--standalone"])
     command = [*java_command(f"-Xms{heap}", f"-Xmx{heap}", "-XX:+UseG1GC", level="INFO"), "kafka.Kafka", str(settings)]
     log = directory / "server.log"
-    with serving(command, log=log, ready=lambda: _answers(port), directory=directory, seconds=_START_SECONDS) as process:
+    with serving(
+        command, log=log, ready=lambda: _answers(port), directory=directory, seconds=_START_SECONDS
+    ) as process:
         yield KafkaBroker(address=f"127.0.0.1:{port}", pid=process.pid, directory=directory)
 
 

@@ -95,7 +95,12 @@ def free_ports(count: int) -> list[int]:
 
 @contextmanager
 def serving(
-    command: Sequence[str | Path], *, log: Path, ready: Callable[[], bool], directory: Path | None = None, seconds: float
+    command: Sequence[str | Path],
+    *,
+    log: Path,
+    ready: Callable[[], bool],
+    directory: Path | None = None,
+    seconds: float,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server until the end of the block, which begins when `ready` says so."""
     with log.open("wb") as output:
