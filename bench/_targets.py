@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from tools.peers.kafka import kafka_broker
-from tools.peers.process import PeerError, stop
+from tools.peers.process import PeerError, spawn, stop
 
 _DRAY_READY_SECONDS: Final = 60.0
 
@@ -59,12 +59,21 @@ def _start_dray() -> Iterator[Running]:
     if not program.exists():
         raise PeerError(f"there is no {program.name} beside {sys.executable}: run `make setup`")
     directory = Path(tempfile.mkdtemp(prefix="dray-bench-"))
-    command = [program, "dev", "--data", directory / "data", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    command: list[str | Path] = [
+        program,
+        "dev",
+        "--data",
+        directory / "data",
+        "--kafka",
+        "127.0.0.1:0",
+        "--http",
+        "127.0.0.1:0",
+    ]
     log = directory / "drayd.log"
     began = time.monotonic()
     try:
         with log.open("wb") as errors:
-            process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, stderr=errors)
+            process = spawn(command, stdout=subprocess.PIPE, stderr=errors)
         try:
             address = _ready_address(process, log)
             yield Running(address=address, pid=process.pid, ready_s=time.monotonic() - began)

@@ -1,9 +1,17 @@
 """Fetch from the start of a topic: one librdkafka consumer against both, and the most that one Dray process gives."""
 
-from contextlib import ExitStack
 from typing import Final
 
-from bench._brokers import BadRun, Samples, raw_load, rdkafka_consume, rdkafka_produce, records_in, topic_on
+from bench._brokers import (
+    BadRun,
+    Samples,
+    create_topic,
+    raw_load,
+    rdkafka_consume,
+    rdkafka_produce,
+    records_in,
+    topic_on,
+)
 from bench._targets import Target, peer, running, subject
 from bench.harness import Absolute, Case, Comparison, Report
 
@@ -47,12 +55,10 @@ class Filled:
     def on(self, target: Target) -> str:
         if target.name not in self._topics:
             broker = running(target)
-            with ExitStack() as undo:
-                topic = undo.enter_context(topic_on(broker, PARTITIONS))
-                rdkafka_produce(broker, topic, RECORDS, RECORD_BYTES)
-                if (found := records_in(broker, topic, PARTITIONS)) != RECORDS:
-                    raise BadRun(f"{RECORDS} records were acknowledged and {found} are there")
-                undo.pop_all()  # it is read until the broker ends
+            topic = create_topic(broker, PARTITIONS)
+            rdkafka_produce(broker, topic, RECORDS, RECORD_BYTES)
+            if (found := records_in(broker, topic, PARTITIONS)) != RECORDS:
+                raise BadRun(f"{RECORDS} records were acknowledged and {found} are there")
             self._topics[target.name] = topic
         return self._topics[target.name]
 

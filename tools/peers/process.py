@@ -6,20 +6,24 @@ is never taken for a finished one.
 """
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 CACHE: Final = Path(__file__).resolve().parents[2] / ".peers"
 _LOG_TAIL: Final = 4000
 _STOP_SECONDS: Final = 30.0
+_PR_SET_PDEATHSIG: Final = 1
+_prctl: Final = getattr(ctypes.CDLL(None), "prctl", None)  # Linux only; found before the fork, where imports may hang
 
 
 class PeerError(RuntimeError):
@@ -104,12 +108,26 @@ def serving(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server until the end of the block, which begins when `ready` says so."""
     with log.open("wb") as output:
-        process = subprocess.Popen([str(part) for part in command], cwd=directory, stdout=output, stderr=output)
+        process = spawn(command, stdout=output, stderr=output, directory=directory)
         try:
             _await(process, ready, log, seconds)
             yield process
         finally:
             stop(process)
+
+
+def spawn(
+    command: Sequence[str | Path], *, stdout: IO[bytes] | int, stderr: IO[bytes] | int, directory: Path | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a process that ends when we do, even if we are killed: a test run leaves no server behind."""
+    return subprocess.Popen(
+        [str(part) for part in command], cwd=directory, stdout=stdout, stderr=stderr, preexec_fn=_end_with_parent
+    )
+
+
+def _end_with_parent() -> None:
+    if _prctl is not None:
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
