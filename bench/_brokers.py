@@ -18,7 +18,6 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported without saying so
 
 from bench._targets import Running
-from bench.harness import RUNS
 from tools.peers.process import run
 from tools.peers.rdkafka import performance_binary
 
@@ -83,19 +82,18 @@ class Samples:
         self.taken.setdefault(name, []).append(value)
 
     def medians(self) -> dict[str, float]:
-        """The medians of the counted runs; the first one was a warm-up."""
-        if not self.taken:
-            raise BadRun("the comparison before this report took no samples")
-        return {name: statistics.median(values[-RUNS:]) for name, values in self.taken.items()}
+        """The medians of the counted runs: the first one was a warm-up."""
+        if not self.taken or any(len(values) < 2 for values in self.taken.values()):
+            raise BadRun("the runs before this report took no samples")
+        return {name: statistics.median(values[1:]) for name, values in self.taken.items()}
 
 
 def interleaved(runs: int, sides: Mapping[str, Callable[[], Mapping[str, float]]]) -> dict[str, float]:
     """Medians of every figure of every side, after one warm-up each; the sides take turns."""
     samples = Samples()
-    for turn in range(runs + 1):
+    for _ in range(1 + runs):
         for side, run_once in sides.items():
-            figures = run_once()
-            for name, value in figures.items() if turn else ():
+            for name, value in run_once().items():
                 samples.add(f"{side}: {name}", value)
     return samples.medians()
 
