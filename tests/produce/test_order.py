@@ -151,6 +151,30 @@ async def test_a_session_that_ended_under_an_append_in_flight_is_refused_as_a_wh
         assert sorted(await objects_in(objects)) == sorted(set(objects.puts) - set(objects.deleted))
 
 
+async def test_a_flush_of_an_ended_session_between_two_of_the_new_one_is_not_overtaken():
+    """PR3: one proposal, one session; else the one in the middle would be refused alone."""
+    log, objects = await new_log(), GatedObjects()
+    async with broker({0: log.handle()}, objects, flush_batches=1) as one:
+        (stream,) = await one.streams()
+        answers = [one.produce.submit(batch(stream, value)) for value in (b"a", b"b")]
+        await objects.put_count(2)
+        await expire_sessions_of(one, log.handle())
+        await settle()
+        objects.let(0)
+        await objects.put_count(3)  # a again, under the new session
+        objects.let(1)
+        answers.append(one.produce.submit(batch(stream, b"c")))
+        await objects.put_count(4)
+        objects.let(3)
+        await settle()
+        objects.let(2)
+        await objects.put_count(5)  # b again
+        objects.let(4)
+        await asyncio.wait(answers)
+        assert told(answers) == [0, 1, 2]
+        assert await stored(one, stream) == [(0, b"a"), (1, b"b"), (2, b"c")]
+
+
 async def test_a_session_that_ends_again_and_again_fails_retriably():
     log, objects = await new_log(), GatedObjects()
     async with broker({0: log.handle()}, objects) as one:

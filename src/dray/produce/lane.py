@@ -33,7 +33,7 @@ from dray.produce.errors import NotStored, Overtaken, Stopping, StoredUnknown
 from dray.produce.flush import Answer, Flush, Waiting, append_of, because, fail, key_of, placed_of, refusal, report
 from dray.produce.pacing import Pace
 from dray.produce.placing import Placer, Spawn
-from dray.produce.pressure import IndexBudget, Pressure
+from dray.produce.pressure import BATCH_OVERHEAD, IndexBudget, Pressure
 from dray.produce.settings import FlushPolicy
 from dray.replica.replica import Replica
 from dray.telemetry import logger
@@ -103,9 +103,7 @@ class Lane:
                 error = StoredUnknown("stopped during the commit") if flush.proposed else Stopping("stopped before it")
                 self._end(flush, error)
         while self._queue:
-            batch, answer = self._queue.popleft()
-            fail(answer, Stopping("stopped before it was stored"))
-            self._pressure.give_back(len(batch.data))
+            self._drop(self._queue.popleft(), Stopping("stopped before it was stored"))
         self._flights.clear()
         self._queued = 0
 
@@ -165,7 +163,7 @@ class Lane:
             taken.append(queue.popleft())
             size += length
         self._queued -= size
-        return Flush(taken, size, now_ns)
+        return Flush(taken, size + BATCH_OVERHEAD * len(taken), now_ns)
 
     async def _fly(self, flush: Flush) -> None:
         await self._place(flush)
@@ -339,17 +337,17 @@ class Lane:
             kept: deque[Waiting] = deque()
             for entry in self._queue:
                 if key_of(entry) in keys:
-                    self._queued -= self._drop(entry, error)
+                    self._queued -= self._drop(entry, error) - BATCH_OVERHEAD
                 else:
                     kept.append(entry)
             self._queue = kept
 
     def _drop(self, entry: Waiting, error: DrayError) -> int:
         batch, answer = entry
-        size = len(batch.data)
+        held = len(batch.data) + BATCH_OVERHEAD
         fail(answer, error)
-        self._pressure.give_back(size)
-        return size
+        self._pressure.give_back(held)
+        return held
 
     def _end(self, flush: Flush, error: DrayError, outcome: str = "failed") -> None:
         """Answer everyone in a flush with the same error."""
