@@ -22,7 +22,7 @@ lock:
 	$(BIN)/uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-annotate --custom-compile-command 'make lock' --extra arrow -o requirements/dev.lock pyproject.toml requirements/dev.in
 
 demo: $(SETUP)
-	$(BIN)/python examples/wal_object.py
+	$(BIN)/python examples/first_steps.py
 
 test: $(SETUP)
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) -m "not peers"
@@ -39,6 +39,8 @@ check: $(SETUP)
 	$(BIN)/python -m tools.check_tree
 	$(BIN)/python -m tools.check_names
 	$(BIN)/python -m tools.check_invariants
+	$(BIN)/python -m tools.generate_kafka --check
+	$(BIN)/python -m tools.generate_kafka_support --check
 	$(BIN)/python -m tools.check_extension
 	$(BIN)/python -m tools.fuzz_kernel
 

@@ -11,8 +11,6 @@ import random
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from stories import crc_of
-
 from dray.testing.history.events import (
     Assign,
     At,
@@ -41,6 +39,7 @@ from dray.testing.history.events import (
     Sent,
     partition,
 )
+from tests.history.stories import crc_of
 
 
 @dataclass

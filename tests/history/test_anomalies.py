@@ -1,9 +1,9 @@
 """Every anomaly has a history that shows it, and a near miss that does not."""
 
 import pytest
-from stories import OTHER, SECOND, TP, Story
 
 from dray.testing.history import Anomaly, Limits
+from tests.history.stories import OTHER, SECOND, TP, Story
 
 A = ((0, "w:0"), (1, "w:1"), (2, "w:2"))
 

@@ -10,7 +10,6 @@ from itertools import count
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stories import TP, Story
 
 from dray.errors import Corrupt, Invalid
 from dray.testing.history import (
@@ -50,6 +49,7 @@ from dray.testing.history.events import (
     topic_of,
 )
 from dray.testing.history.timeline import FOREVER, Status
+from tests.history.stories import TP, Story
 
 
 def small():

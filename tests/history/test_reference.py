@@ -4,7 +4,6 @@ import random
 from collections import Counter
 
 import pytest
-from reference import Reference
 
 from dray.testing.history import (
     Limits,
@@ -18,6 +17,7 @@ from dray.testing.history import (
     make_report,
 )
 from dray.testing.history.events import At, Fail, Latest, Ok, Polled, Sent
+from tests.history.reference import Reference
 
 
 def judged(events, **limits):

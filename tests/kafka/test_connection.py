@@ -3,7 +3,15 @@
 import asyncio
 
 import pytest
-from wire import (
+
+from dray.clock import SystemClock
+from dray.servers.kafka.connection import Connection
+from dray.servers.kafka.handler import Context
+from dray.servers.kafka.messages.heartbeat import HeartbeatResponse
+from dray.servers.kafka.server import Core
+from dray.servers.kafka.settings import Limits
+from dray.servers.kafka.support import Api, Matrix
+from tests.kafka.wire import (
     API_VERSIONS_ROW,
     HEARTBEAT,
     NO_SERVICES,
@@ -14,14 +22,6 @@ from wire import (
     produce_api,
     request_bytes,
 )
-
-from dray.clock import SystemClock
-from dray.servers.kafka.connection import Connection
-from dray.servers.kafka.handler import Context
-from dray.servers.kafka.messages.heartbeat import HeartbeatResponse
-from dray.servers.kafka.server import Core
-from dray.servers.kafka.settings import Limits
-from dray.servers.kafka.support import Api, Matrix
 
 
 class MemoryTransport(asyncio.Transport):

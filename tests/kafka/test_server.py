@@ -7,18 +7,6 @@ import pytest
 import structlog
 from kio.schema.api_versions.v3.response import ApiVersionsResponse as KioApiVersionsResponse
 from kio.serial import entity_reader
-from wire import (
-    HEARTBEAT,
-    NO_SERVICES,
-    PRODUCE,
-    eventually,
-    heartbeat,
-    heartbeat_api,
-    produce,
-    produce_api,
-    request_bytes,
-    running,
-)
 
 from dray.errors import Invalid, Unavailable, Unknown
 from dray.servers.kafka import telemetry
@@ -27,9 +15,25 @@ from dray.servers.kafka.error_codes import ErrorCode
 from dray.servers.kafka.handler import Context, Disconnect, Peer, Turn
 from dray.servers.kafka.messages.api_versions import SCHEMA as API_VERSIONS
 from dray.servers.kafka.messages.api_versions import ApiVersion, ApiVersionsRequest
+from dray.servers.kafka.messages.fetch import SCHEMA as FETCH
+from dray.servers.kafka.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from dray.servers.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from dray.servers.kafka.messages.produce import ProduceRequest, ProduceResponse
+from dray.servers.kafka.server import CannotListen, Listener
 from dray.servers.kafka.support import Matrix
+from tests.kafka.wire import (
+    HEARTBEAT,
+    NO_SERVICES,
+    PRODUCE,
+    api_row,
+    eventually,
+    heartbeat,
+    heartbeat_api,
+    produce,
+    produce_api,
+    request_bytes,
+    running,
+)
 
 SOFTWARE = ApiVersionsRequest(client_software_name="test-client", client_software_version="1.0")
 
@@ -284,6 +288,32 @@ async def test_a_connection_ends_when_not_even_an_error_can_be_answered() -> Non
         assert await client.closed()
 
 
+@pytest.mark.parametrize("broken", ["an answer with a farewell", "a part that is no buffer"])
+async def test_no_answer_of_a_handler_can_stop_the_server(broken: str) -> None:
+    """KP15: such a handler costs its connection, and nobody else's."""
+
+    async def handle(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
+        if request.group_id == "fine":
+            return HeartbeatResponse()
+        raise Disconnect("farewell", HeartbeatResponse(throttle_time_ms=1 << 40))
+
+    async def fetch(request: FetchRequest, context: Context) -> FetchResponse:
+        partition = PartitionData(records=[b"12345678", "no buffer"])
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
+
+    def refuse(request: FetchRequest, code: ErrorCode) -> FetchResponse:
+        return FetchResponse(error_code=code)
+
+    async with running(heartbeat_api(handle), api_row(1, "Fetch", (4, 16), 12, fetch, refuse)) as run:
+        client, other = await run.connect(), await run.connect()
+        if broken == "a part that is no buffer":
+            client.send(FETCH, 12, FetchRequest())
+        else:
+            client.send_heartbeat("broken")
+        assert await client.closed()
+        await other.ask(HEARTBEAT, 4, heartbeat("fine"))
+
+
 async def test_a_handler_cancelled_from_inside_ends_the_connection() -> None:
     """KP15: the client would else wait for an answer that nobody gives."""
 
@@ -402,3 +432,9 @@ async def test_a_stop_answers_what_was_taken_and_accepts_no_more() -> None:
         assert await busy.closed()
         await stop
         assert not run.core.connections
+
+
+async def test_an_address_that_is_taken_is_named_in_the_error() -> None:
+    async with running() as run:
+        with pytest.raises(CannotListen, match=f"port={run.port}"):
+            await run.server.listen(Listener(name="second", host="127.0.0.1", port=run.port))

@@ -6,7 +6,13 @@ from datetime import timedelta
 
 import psutil
 import pytest
-from wire import (
+
+from dray.clock import ManualClock
+from dray.servers.kafka.handler import Context
+from dray.servers.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from dray.servers.kafka.messages.produce import NodeEndpoint, ProduceRequest, ProduceResponse
+from dray.servers.kafka.settings import KIB, MIB, Limits
+from tests.kafka.wire import (
     HEARTBEAT,
     PRODUCE,
     Running,
@@ -18,12 +24,6 @@ from wire import (
     request_bytes,
     running,
 )
-
-from dray.clock import ManualClock
-from dray.servers.kafka.handler import Context
-from dray.servers.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from dray.servers.kafka.messages.produce import NodeEndpoint, ProduceRequest, ProduceResponse
-from dray.servers.kafka.settings import KIB, MIB, Limits
 
 LIES = (-2, -(1 << 31), (1 << 31) - 1, 100 * MIB + 1, 9, 100 * MIB, 100 * MIB - 1, 8 * MIB)
 

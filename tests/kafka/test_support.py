@@ -7,13 +7,13 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from oracle import schema
 
 import dray.servers.kafka.apis
 from dray.errors import Invalid
 from dray.servers.kafka.handler import Endpoint
 from dray.servers.kafka.messages.index import MODULES
 from dray.servers.kafka.support import APIS, Api, Matrix, Operation, Resource
+from tests.kafka.oracle import schema
 
 ROOT = Path(__file__).parents[2]
 NEVER_ADVERTISED = {4, 5, 6, 7, 24, 25, 26, 27, 28, 65, 66, 71, 72}

@@ -24,6 +24,8 @@ from dray.servers.kafka.server import KafkaServer, Listener
 from dray.servers.kafka.settings import Limits
 from dray.servers.kafka.support import APIS, Api, Matrix, Operation, Resource
 
+__all__ = ["HEARTBEAT", "PRODUCE"]  # the schemas of the two test APIs
+
 _names = itertools.count()
 Handle = Callable[[Message, Context], Awaitable[Message | None]]
 API_VERSIONS_ROW = next(api for api in APIS if api.key == 18)
@@ -31,7 +33,7 @@ NO_SERVICES = cast(Services, None)
 """Handlers of these tests use none."""
 
 
-def _row(key: int, name: str, versions: tuple[int, int], flexible: int, handle: Handle, refuse, **options) -> Api:
+def api_row(key: int, name: str, versions: tuple[int, int], flexible: int, handle: Handle, refuse, **options) -> Api:
     module = ModuleType(f"kafka_test_api_{next(_names)}")
     module.ENDPOINT = Endpoint(handle=handle, refuse=refuse)
     sys.modules[module.__name__] = module
@@ -55,7 +57,7 @@ def heartbeat_api(handle: Handle, **options) -> Api:
     def refuse(request: HeartbeatRequest, code: ErrorCode) -> HeartbeatResponse:
         return HeartbeatResponse(error_code=code)
 
-    return _row(12, "Heartbeat", (0, 4), 4, handle, options.pop("refuse", refuse), **options)
+    return api_row(12, "Heartbeat", (0, 4), 4, handle, options.pop("refuse", refuse), **options)
 
 
 def produce_api(handle: Handle, **options) -> Api:
@@ -65,7 +67,7 @@ def produce_api(handle: Handle, **options) -> Api:
         return None if request.acks == 0 else ProduceResponse(throttle_time_ms=int(code) & 0xFF)
 
     defaults = {"bulk": True, "overlaps": True, "family": Family.DATA}
-    return _row(0, "Produce", (3, 12), 9, handle, options.pop("refuse", refuse), **{**defaults, **options})
+    return api_row(0, "Produce", (3, 12), 9, handle, options.pop("refuse", refuse), **{**defaults, **options})
 
 
 def heartbeat(group: str = "g") -> HeartbeatRequest:
@@ -77,9 +79,6 @@ def produce(records: bytes = b"", acks: int = -1, timeout_ms: int = 0) -> Produc
     return ProduceRequest(
         acks=acks, timeout_ms=timeout_ms, topic_data=[TopicProduceData(name="t", partition_data=[partition])]
     )
-
-
-SCHEMAS = {HEARTBEAT.key: HEARTBEAT, PRODUCE.key: PRODUCE}
 
 
 def request_bytes(

@@ -138,3 +138,18 @@ def test_memory_comes_back_when_rows_go():
         if number % 3 == 0:
             index.drop(min(5, len(index) - 10)) if len(index) > 10 else None
     assert len(index._ends) <= 2 * len(index) + 2 * BLOCK
+
+
+def test_times_are_found_also_after_rows_went_that_were_asked_about():
+    index, twin = Index(), Twin()
+    dice = random.Random(4)
+    for round_ in range(6):
+        for _ in range(3 * BLOCK):
+            append(index, twin, 1, 100, 1, 4, round_ * 1_000 + dice.randrange(2_000))
+        for at in range(0, 9_000, 250):
+            assert index.find_time(at) == twin.find_time(at)
+        count = dice.randrange(2 * BLOCK, len(index))
+        index.drop(count)
+        del twin.rows[:count]
+        for at in range(0, 9_000, 250):
+            assert index.find_time(at) == twin.find_time(at)

@@ -201,6 +201,11 @@ def test_the_digest_chains_every_entry_and_every_offset_given():
         other.apply(position, raw)
     other.apply(entries[-1][0], b"nothing")
     assert other.digest != machine.digest
+    # Two entries that both do nothing are told apart by their bytes alone, and so are two positions.
+    copies = [checkpoint.load(checkpoint.dump(machine)) for _ in range(3)]
+    for copy, position, raw in zip(copies, (9_000, 9_000, 9_001), (b"x", b"y", b"x"), strict=True):
+        copy.apply(position, raw)
+    assert len({copy.digest for copy in copies}) == 3
     # The same bytes with another base offset give another digest.
     twins = [Shop(), Shop()]
     for twin in twins:

@@ -1,5 +1,6 @@
 """The catalog."""
 
+from dray.machine import checkpoint
 from dray.machine.commands import AlterTopic, CloseStream, CreateTopic, DeleteTopic, OpenStream, TopicGone, TopicReady
 from dray.machine.names import TopicId
 from dray.machine.topics import TopicState
@@ -138,3 +139,14 @@ def test_a_topic_has_a_bounded_number_of_configs():
 def test_the_catalog_is_domain_zero():
     shop = Shop(domain=2, domains=4)
     assert why(create(shop, "t")) is Why.FOREIGN
+
+
+def test_the_oldest_of_too_many_former_names_are_forgotten_also_after_a_restart(monkeypatch):
+    """K2"""
+    monkeypatch.setattr("dray.machine.topics.MAX_FORMER_NAMES", 2)
+    shop = Shop()
+    for name in ("c", "b", "a"):
+        if name == "a":
+            shop.tape.machine = shop.machine = checkpoint.load(checkpoint.dump(shop.machine))
+        shop.writer.do(DeleteTopic(topic_id=create(shop, name).topic_id))
+    assert [create(shop, name).name_existed_before for name in ("c", "b", "a")] == [False, True, True]

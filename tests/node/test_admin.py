@@ -28,14 +28,14 @@ def effects():
     offload.close()
 
 
-async def drayd(*arguments: object, code: int = 0) -> str:
+async def drayd(*arguments: object, code: int = 0, stream: str = "") -> str:
     child = await asyncio.create_subprocess_exec(
         str(Path(sys.executable).parent / "drayd"), *map(str, arguments),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     out, err = await child.communicate()
     assert child.returncode == code, f"{out.decode()} {err.decode()}"
-    return (out if code == 0 else err).decode()
+    return (out if code == 0 or stream == "stdout" else err).decode()
 
 
 async def fill(running) -> None:

@@ -68,7 +68,7 @@ async def test_a_child_makes_the_checkpoint_and_it_is_what_a_fold_of_the_whole_l
                 await asyncio.sleep(0.05)
         data = next(made.glob("*.checkpoint")).read_bytes()
         position, _ = checkpoint.summary(data)
-        log = ClientLog(running.directory.socket, 0)
+        log = ClientLog(tmp_path / "meta.sock", 0)
         whole = Machine()
         await fold_to(whole, log, Position(position))
         await log.close()

@@ -192,6 +192,13 @@ async def test_a_put_that_never_returns_is_unknown_after_its_deadline_and_then_s
     assert clock.slept[0] == 10.0
 
 
+async def test_a_put_that_never_returns_and_has_no_attempt_left_is_unknown() -> None:
+    """E1, O8"""
+    objects, _, _ = retrying(["hang"], RetryPolicy(attempts=1))
+    with pytest.raises(PutUnknown, match="no answer in time"):
+        await objects.put("a", [b"x"])
+
+
 async def test_a_read_that_never_returns_is_tried_again() -> None:
     objects, inner, _ = retrying(["hang"])
     inner._objects["a"] = (b"x", 0)

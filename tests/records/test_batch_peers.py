@@ -6,11 +6,11 @@ from typing import Protocol
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder as AioBuilder
 from aiokafka.record.memory_records import MemoryRecords as AioMemory
-from batch_samples import seeded_records
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaBuilder
 from kafka.record.memory_records import MemoryRecords as KafkaMemory
 
 from dray.records import BatchRules, Codec, NewRecord, Record, ScratchPool, build_batch, records_of, validate
+from tests.records.batch_samples import seeded_records
 
 POOL = ScratchPool(1 << 20)
 # kafka-python has no library for the other codecs here; aiokafka takes them from cramjam, and

@@ -1,7 +1,6 @@
 """Batches back to records, and the lookup by time."""
 
 import pytest
-from batch_samples import batch_of, record_lists
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from dray.records import (
     one_batch,
     records_of,
 )
+from tests.records.batch_samples import batch_of, record_lists
 
 
 @given(records=record_lists, codec=st.sampled_from(Codec), base_offset=st.integers(0, 2**62))

@@ -4,7 +4,6 @@ import random
 import struct
 
 import pytest
-from batch_samples import batch_of, damaged, record_lists, records_bytes, resealed, seeded_records
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +23,7 @@ from dray.records import (
 )
 from dray.records import errors as refusals
 from dray.records.codecs import compress
+from tests.records.batch_samples import batch_of, damaged, record_lists, records_bytes, resealed, seeded_records
 
 POOL = ScratchPool(1 << 20)
 RULES = BatchRules()

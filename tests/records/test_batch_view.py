@@ -3,7 +3,6 @@
 import struct
 
 import pytest
-from batch_samples import record_lists
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +19,7 @@ from dray.records import (
     view_at,
 )
 from dray.records.errors import BadCodec, BadMagic, InvalidBatch, NotOneBatch
+from tests.records.batch_samples import record_lists
 
 ONE = build_batch(
     [NewRecord(b"k", b"v", 1_000), NewRecord(b"k2", b"v2", 2_000)],

@@ -2,7 +2,6 @@
 
 import pyarrow as pa
 import pytest
-from batch_samples import batch_of, record_lists
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from dray.records import (
 )
 from dray.records.arrow import to_arrow, unwrap
 from dray.records.writer import BatchWriter
+from tests.records.batch_samples import batch_of, record_lists
 
 STORED = BatchRules(zero_base_offset=False, append_time=True)
 POOL = ScratchPool(1 << 20)

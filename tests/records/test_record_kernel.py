@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from batch_samples import damaged, record_lists, records_bytes, seeded_records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dray.records import NewRecord, kernel, pure, pure_write
 from dray.records.columns import Fault, Part, RawColumns
+from tests.records.batch_samples import damaged, record_lists, records_bytes, seeded_records
 
 _kernel = pytest.importorskip("dray.records._kernel", reason="built without a compiler")
 

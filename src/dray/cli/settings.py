@@ -8,10 +8,14 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from dray.config import Section
+from dray.fetch.settings import FetchSettings
 from dray.log.settings import LogSettings
+from dray.node.settings import BrokerSettings, KafkaSettings, TopicSettings
 from dray.objects.settings import ObjectsSettings
 from dray.produce.settings import WalSettings
 from dray.replica.settings import SessionSettings
+from dray.retention.settings import RetentionSettings
+from dray.servers.http.settings import HttpSettings
 
 
 class LoggingSettings(Section):
@@ -22,9 +26,15 @@ class LoggingSettings(Section):
 
 
 SECTIONS: Final[Mapping[str, type[Section]]] = {
+    "broker": BrokerSettings,
+    "fetch": FetchSettings,
+    "http": HttpSettings,
+    "kafka": KafkaSettings,
     "log": LogSettings,
     "logging": LoggingSettings,
     "objects": ObjectsSettings,
+    "retention": RetentionSettings,
     "session": SessionSettings,
+    "topics": TopicSettings,
     "wal": WalSettings,
 }

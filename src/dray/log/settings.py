@@ -1,5 +1,6 @@
 """Settings of the log of commands: where it is kept, and in pieces of which size."""
 
+from pathlib import Path
 from typing import Final, Self
 from urllib.parse import urlsplit
 
@@ -14,8 +15,8 @@ _LARGEST_ENTRY: Final = Size("64MiB")
 class LogSettings(Section):
     """The log of commands, from which all metadata is rebuilt."""
 
-    url: str = "local:dray-data/meta"
-    """The engine and its place: `local:DIR`, or `memory:` for tests."""
+    url: str | None = None
+    """The engine and its place: `local:DIR`, or `memory:` for tests. Not set: in the data directory."""
 
     segment_bytes: Size = Size("64MiB")
     """Begin a new file when the current one has this many bytes. Smaller: finer trimming, more files."""
@@ -25,11 +26,18 @@ class LogSettings(Section):
 
     @field_validator("url")
     @classmethod
-    def _known_engine(cls, value: str) -> str:
+    def _known_engine(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
         parts = urlsplit(value)
         if parts.scheme not in ENGINES or (parts.scheme == "local" and not (parts.netloc or parts.path)):
             raise ValueError("expected local:DIR or memory:")
         return value
+
+    @property
+    def directory(self) -> Path | None:
+        """The directory of a `local:` log that does not lie in the data directory."""
+        return None if self.url in (None, "memory:") else Path(str(self.url).removeprefix("local:")).absolute()
 
     @model_validator(mode="after")
     def _an_entry_fits(self) -> Self:

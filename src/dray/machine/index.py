@@ -1,9 +1,12 @@
 """The offset index of one stream: one row for each accepted batch.
 
-Rows are packed columns, 36 bytes a row, not one object a row: a broker holds
-millions of them. A row says where its batch ends, in offsets and in bytes
-written since the stream began; where it starts is where the row before ends.
-Rows leave from the front only, when the log start has passed them.
+Rows are packed, 36 bytes a row, not one object a row: a broker holds millions
+of them. What is searched lies in columns of its own (end offsets, timestamps);
+what is only read lies together (cumulative size, object, position), because a
+lookup in a large index waits for memory. A row says where its batch ends, in
+offsets and in bytes written since the stream began; where it starts is where
+the row before ends. Rows leave from the front only, when the log start has
+passed them.
 
 A cold row (Parquet, KFS, a sealed block) will name its file in a table beside
 these columns; its kind is told by the object it names, so the columns stay.
@@ -17,6 +20,7 @@ Invariants
     H3  A lookup finds the row with the smallest end above an offset.
 """
 
+import struct
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -31,6 +35,12 @@ LENGTH_BYTES: Final = 4
 
 BLOCK: Final = 512
 ROW_BYTES: Final = 36
+_REST: Final = struct.Struct("<QQI")
+_PAIR: Final = struct.Struct("<QQIQQI")
+_SIZE: Final = struct.Struct("<Q")
+_WIDTH: Final = _REST.size
+assert 8 + 8 + _WIDTH == ROW_BYTES, "the size of a row is part of the checkpoint format"
+_pack: Final = _REST.pack
 
 
 class IndexRow(NamedTuple):
@@ -51,15 +61,12 @@ class IndexRow(NamedTuple):
 class Index:
     """The rows of one stream. Row numbers are valid until rows are dropped."""
 
-    __slots__ = ("_ends", "_head", "_objects", "_peaks", "_positions", "_sizes", "_stamps", "end",
-                 "first_size", "first_start", "size")  # fmt: skip
+    __slots__ = ("_ends", "_head", "_peaks", "_rest", "_stamps", "end", "first_size", "first_start", "size")
 
     def __init__(self) -> None:
         self._ends: array[int] = array("Q")
-        self._sizes: array[int] = array("Q")
-        self._objects: array[int] = array("Q")
-        self._positions: array[int] = array("I")
         self._stamps: array[int] = array("q")
+        self._rest = bytearray()
         self._head = 0
         self._peaks: array[int] = array("q")
         self.first_start = 0
@@ -73,10 +80,8 @@ class Index:
     def append(self, end: int, size: int, owner: ObjectId, position: int, stamp: int) -> None:
         """Add a row; `end` and `size` are the stream's from here on."""
         self._ends.append(end)  # H2: the caller gave end > self.end
-        self._sizes.append(size)
-        self._objects.append(owner)
-        self._positions.append(position)
         self._stamps.append(stamp)
+        self._rest += _pack(size, owner, position)
         self.end = end  # H1
         self.size = size
 
@@ -88,13 +93,13 @@ class Index:
     def row(self, number: int) -> IndexRow:
         at = self._head + number
         if number > 0:
-            start, before = self._ends[at - 1], self._sizes[at - 1]
+            start = self._ends[at - 1]
+            before, _, _, size, owner, position = _PAIR.unpack_from(self._rest, (at - 1) * _WIDTH)
         else:
             start, before = self.first_start, self.first_size
-        size = self._sizes[at]
+            size, owner, position = _REST.unpack_from(self._rest, at * _WIDTH)
         return IndexRow(
-            start, self._ends[at], size, ObjectId(self._objects[at]), self._positions[at],
-            size - before - LENGTH_BYTES, self._stamps[at],
+            start, self._ends[at], size, owner, position, size - before - LENGTH_BYTES, self._stamps[at]
         )  # fmt: skip
 
     def rows(self, offset: int) -> Iterator[IndexRow]:
@@ -104,10 +109,10 @@ class Index:
             for number in range(first, len(self)):
                 yield self.row(number)
 
-    def find_time(self, timestamp_ms: int) -> int | None:
-        """The number of the first row whose greatest timestamp is at or after a time."""
+    def find_time(self, timestamp_ms: int, first: int = 0) -> int | None:
+        """The number of the first row, from `first` on, whose greatest timestamp is at or after a time."""
         self._raise_peaks()
-        at, end = self._head, len(self._stamps)
+        at, end = self._head + first, len(self._stamps)
         while at < end:
             block, inside = divmod(at, BLOCK)
             upto = min(end, (block + 1) * BLOCK)
@@ -120,16 +125,17 @@ class Index:
             at = upto
         return None
 
-    def find_latest_time(self) -> int | None:
-        """The number of the first row with the greatest timestamp of all."""
-        if not len(self):
+    def find_latest_time(self, first: int = 0) -> int | None:
+        """The number of the first row with the greatest timestamp of all from `first` on."""
+        if first >= len(self):
             return None
         self._raise_peaks()
-        sealed, first = len(self._peaks), -(-self._head // BLOCK)
-        if sealed <= first:
-            return self.find_time(max(self._stamps[self._head :]))
-        loose = self._stamps[self._head : first * BLOCK] + self._stamps[sealed * BLOCK :]
-        return self.find_time(max(self._peaks[first:] + loose))
+        at = self._head + first
+        sealed, whole = len(self._peaks), -(-at // BLOCK)
+        if sealed <= whole:
+            return self.find_time(max(self._stamps[at:]), first)
+        loose = self._stamps[at : whole * BLOCK] + self._stamps[sealed * BLOCK :]
+        return self.find_time(max(self._peaks[whole:] + loose), first)
 
     def count_below(self, offset: int) -> int:
         """How many rows end at or below an offset."""
@@ -137,7 +143,8 @@ class Index:
 
     def count_within(self, size: int) -> int:
         """How many rows end at or below a cumulative size."""
-        return bisect_right(self._sizes, size, self._head) - self._head
+        numbers = range(self._head, len(self._ends))
+        return bisect_right(numbers, size, key=lambda at: int(_SIZE.unpack_from(self._rest, at * _WIDTH)[0]))
 
     def end_of(self, count: int) -> int:
         """Where the first `count` rows end."""
@@ -147,18 +154,19 @@ class Index:
         """The greatest timestamps of the first `count` rows."""
         return self._stamps[self._head : self._head + count]
 
-    def objects(self, count: int) -> "array[int]":
+    def objects(self, count: int) -> list[ObjectId]:
         """The objects of the first `count` rows, once for each row."""
-        return self._objects[self._head : self._head + count]
+        front = self._rest[self._head * _WIDTH : (self._head + count) * _WIDTH]
+        return [owner for _, owner, _ in _REST.iter_unpack(front)]
 
-    def drop(self, count: int) -> "array[int]":
+    def drop(self, count: int) -> list[ObjectId]:
         """Take the first `count` rows away; returns the objects they named, once for each row."""
         if count <= 0:
-            return array("Q")
+            return []
         owners = self.objects(count)
         self._head += count
         self.first_start = self._ends[self._head - 1]
-        self.first_size = self._sizes[self._head - 1]
+        (self.first_size,) = _SIZE.unpack_from(self._rest, (self._head - 1) * _WIDTH)
         if self._head >= BLOCK and 2 * self._head >= len(self._ends):
             self._shift()
         return owners
@@ -166,8 +174,9 @@ class Index:
     def _shift(self) -> None:
         """Give memory back. It moves no more rows than were dropped since the last time."""
         cut = self._head - self._head % BLOCK if len(self) else self._head
-        for column in (self._ends, self._sizes, self._objects, self._positions, self._stamps):
-            del column[:cut]
+        del self._ends[:cut]
+        del self._stamps[:cut]
+        del self._rest[: cut * _WIDTH]
         del self._peaks[: -(-cut // BLOCK)]
         self._head -= cut
 
@@ -178,18 +187,19 @@ class Index:
 
     def dump(self, out: Writer) -> None:
         out.values([self.first_start, self.first_size])
-        for column in (self._ends, self._sizes, self._objects, self._positions, self._stamps):
-            out.column(column[self._head :] if self._head else column)
+        head = self._head
+        out.column(self._ends[head:] if head else self._ends)
+        out.column(self._stamps[head:] if head else self._stamps)
+        out.blob(self._rest[head * _WIDTH :] if head else self._rest)
 
     @classmethod
     def load(cls, source: Reader) -> "Index":
         index = cls()
         index.first_start, index.first_size = source.ints(2)
-        index._ends, index._sizes, index._objects = source.column("Q"), source.column("Q"), source.column("Q")
-        index._positions, index._stamps = source.column("I"), source.column("q")
+        index._ends, index._stamps, index._rest = source.column("Q"), source.column("q"), bytearray(source.blob())
         rows = len(index._ends)
-        if any(len(c) != rows for c in (index._sizes, index._objects, index._positions, index._stamps)):
+        if len(index._stamps) != rows or len(index._rest) != rows * _WIDTH:
             raise Corrupt("columns of a stream differ in length", rows=rows)
         index.end = index._ends[-1] if rows else index.first_start  # H1: no second counter
-        index.size = index._sizes[-1] if rows else index.first_size
+        index.size = index.row(rows - 1).cumulative_size if rows else index.first_size
         return index

@@ -2,7 +2,8 @@
 
 A state is 78 packed bytes, and the states of a stream lie in one bytearray
 sorted by producer id: a broker may see a hundred thousand short-lived
-producers a day. Sequences of remembered batches follow each other, so the
+producers a day. The last use is kept in minutes, which 32 bits can count until
+the year 9999. Sequences of remembered batches follow each other, so the
 last one and five counts tell them all.
 
 Invariants
@@ -37,7 +38,7 @@ _USED_AT: Final = 14
 
 
 def take(
-    states: bytearray, floor: int, producer: int, epoch: int, sequence: int, records: int, base: int, now_s: int
+    states: bytearray, floor: int, producer: int, epoch: int, sequence: int, records: int, base: int, now_min: int
 ) -> int:
     """Judge a batch that would get offset `base`, and remember it if it is accepted.
 
@@ -48,27 +49,27 @@ def take(
         found, known, last, _, a, b, c, d, e, p, q, r, s, t = STATE.unpack_from(states, at)
         if found == producer:
             if epoch != known:
-                return _renew(states, at, producer, known, epoch, sequence, records, base, now_s)
+                return _renew(states, at, producer, known, epoch, sequence, records, base, now_min)
             if sequence != (last + 1) & _WRAP:  # P2
                 return _duplicate(sequence, records, last, (a, b, c, d, e), (p, q, r, s, t))
             last = (last + records) & _WRAP
-            STATE.pack_into(states, at, producer, epoch, last, now_s, records, a, b, c, d, base, p, q, r, s)
+            STATE.pack_into(states, at, producer, epoch, last, now_min, records, a, b, c, d, base, p, q, r, s)
             return base
     if sequence != 0 and producer >= floor:  # P2
         return GAP
     at, last = _place(states, producer), (sequence + records - 1) & _WRAP
-    states[at:at] = STATE.pack(producer, epoch, last, now_s, records, 0, 0, 0, 0, base, 0, 0, 0, 0)
+    states[at:at] = STATE.pack(producer, epoch, last, now_min, records, 0, 0, 0, 0, base, 0, 0, 0, 0)
     return base
 
 
-def expire(states: bytearray, start: int, limit: int, used_before_s: int) -> tuple[list[int], int]:
+def expire(states: bytearray, start: int, limit: int, used_before_min: int) -> tuple[list[int], int]:
     """Drop the idle ones of `limit` states from id `start` on: (their ids, the id to go on from or -1)."""
     first = _place(states, start)
     upto = min(len(states), first + limit * SIZE)
     kept = bytearray()
     gone = []
     for at in range(first, upto, SIZE):
-        if _USED.unpack_from(states, at + _USED_AT)[0] < used_before_s:
+        if _USED.unpack_from(states, at + _USED_AT)[0] < used_before_min:
             gone.append(_ID.unpack_from(states, at)[0])
         else:
             kept += states[at : at + SIZE]
@@ -91,7 +92,7 @@ class ProducerState:
         self.producer_id = ProducerId(fields[0])
         self.epoch: int = fields[1]
         self.last_sequence: int = fields[2]
-        self.used_s: int = fields[3]
+        self.used_min: int = fields[3]
         counts, bases = fields[4:9], fields[9:14]
         self.batches: list[tuple[int, int, int]] = []
         """(first sequence, records, base offset), newest first."""
@@ -152,14 +153,14 @@ def _place(states: bytearray, producer: int) -> int:
 
 def _renew(
     states: bytearray, at: int, producer: int, known: int, epoch: int, sequence: int, records: int, base: int,
-    now_s: int,
+    now_min: int,
 ) -> int:  # fmt: skip
     """A batch of another epoch than the known one."""
     if epoch < known:
         return FENCED  # P3
     if sequence != 0:  # P2
         return GAP
-    STATE.pack_into(states, at, producer, epoch, records - 1, now_s, records, 0, 0, 0, 0, base, 0, 0, 0, 0)
+    STATE.pack_into(states, at, producer, epoch, records - 1, now_min, records, 0, 0, 0, 0, base, 0, 0, 0, 0)
     return base
 
 

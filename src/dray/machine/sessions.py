@@ -20,6 +20,12 @@ Invariants
         same instance id or by the owner of the directory lock, which closes
         the older session; anyone else waits for expiry.
     Q5  `Expire(session, last_n)` acts only if the session has not moved on.
+    Q6  An entry says what its writer had seen: a position and the digest
+        there (M4). A replica with another digest at that position stops.
+    Q8  No command touches more than 3,000 rows (M2), and neither does an
+        entry (M7): deletion, retention and expiry go in slices.
+
+Q7, about time, is kept by `dray.machine.timeline`.
 """
 
 from dataclasses import dataclass

@@ -59,6 +59,7 @@ from dray.machine.verdicts import (
 
 BATCH_HEADER_BYTES: Final = 61
 MAX_RECORDS: Final = (1 << 31) - 1
+MINUTE_MS: Final = 60_000
 
 
 class Stream:
@@ -89,7 +90,7 @@ class Stream:
 
     def take(
         self, owner: ObjectId, stamp: int, producer: int, sequence: int, records: int, size: int, position: int,
-        epoch: int, now_s: int,
+        epoch: int, now_min: int,
     ) -> int:  # fmt: skip
         """Give a well-formed batch its offsets: the base, or why not (H4)."""
         index = self.index
@@ -98,7 +99,9 @@ class Stream:
         if end > MAX_SIGNED or total > MAX_SIGNED:
             return FULL
         if producer >= 0:
-            given = producers.take(self.producers, self.producer_floor, producer, epoch, sequence, records, base, now_s)
+            given = producers.take(
+                self.producers, self.producer_floor, producer, epoch, sequence, records, base, now_min
+            )
             if given < 0:
                 return given
         index.append(end, total, owner, position, stamp)
@@ -158,7 +161,7 @@ class Streams:
         denied = self._deny(step, command, writer, name.counter)
         if denied is not None:
             return denied
-        owner, now_s, object_size = self._objects.next, self._timeline.time_ms // 1000, command.size
+        owner, now_min, object_size = self._objects.next, self._timeline.time_ms // MINUTE_MS, command.size
         given: list[int] = []
         answers, touched, streams = given.append, step.streams.append, self.open
         accepted = 0
@@ -176,7 +179,7 @@ class Streams:
             ):
                 answer = MALFORMED
             else:
-                answer = stream.take(owner, stamp, producer, sequence, records, size, position, epoch, now_s)
+                answer = stream.take(owner, stamp, producer, sequence, records, size, position, epoch, now_min)
                 if answer >= 0:
                     accepted += 1
                     touched(number)
@@ -283,10 +286,12 @@ class Streams:
 
     def _count_expired(self, step: Step, stream: Stream, command: RaiseFloor) -> int:
         """Rows at the front that are too old; one without a timestamp is as old as its object."""
-        cutoff, limit = self._timeline.time_ms - command.bound, min(command.limit, step.spare)
-        stamps, owners = stream.index.stamps(limit), stream.index.objects(limit)
-        for count, (stamp, owner) in enumerate(zip(stamps, owners, strict=True)):
-            if (stamp if stamp >= 0 else self._objects.created_ms(owner)) >= cutoff:
+        cutoff = self._timeline.time_ms - command.bound
+        stamps = stream.index.stamps(min(command.limit, step.spare))
+        for count, stamp in enumerate(stamps):
+            if stamp < 0:
+                stamp = self._objects.created_ms(stream.index.row(count).object)
+            if stamp >= cutoff:
                 return count
         return len(stamps)
 
@@ -299,9 +304,9 @@ class Streams:
     def _expire_producers(self, step: Step, stream: Stream, command: ExpireProducers) -> Verdict:
         if self._timeline.paused:
             return refused(Why.PAUSED, "expiry waits after a jump of time")  # Q7
-        cutoff_s = max(0, self._timeline.time_ms - command.idle_ms) // 1000
+        cutoff_min = max(0, self._timeline.time_ms - command.idle_ms) // MINUTE_MS
         limit = min(command.limit, step.spare, len(stream.producers) // producers.SIZE)
-        gone, following = producers.expire(stream.producers, command.start, limit, cutoff_s)
+        gone, following = producers.expire(stream.producers, command.start, limit, cutoff_min)
         step.spare -= limit  # M7
         if gone:
             stream.producer_floor = max(stream.producer_floor, gone[-1] + 1)  # P5

@@ -23,7 +23,7 @@ from dray.machine.names import SessionId, StreamId
 from dray.machine.offsets import Committed
 from dray.machine.producers import ProducerState
 from dray.machine.streams import Stream
-from dray.machine.topics import Topic
+from dray.machine.topics import Topic, TopicState
 
 Value: TypeAlias = "int | str | bool | list[Value] | dict[str, Value] | None"
 Fields: TypeAlias = dict[str, Value]
@@ -163,9 +163,11 @@ def _list_streams(machine: Machine, prefix: str) -> Listing:
 
 def _list_topics(machine: Machine, prefix: str) -> Listing:
     found = []
-    for topic in machine.topics.visible():
+    for topic in machine.topics.all.values():
+        if topic.state is TopicState.DELETING:
+            continue  # its name may be another's by now
         found.append((build(KeyKind.TOPIC, topic.name), _topic(topic)))
-        for partition in range(topic.visible):
+        for partition in range(len(topic.streams)):
             key = build(KeyKind.PARTITION, topic.name, partition)
             found.append((key, _partition(topic, partition)))
     yield from sorted(found, key=lambda item: item[0])
@@ -215,7 +217,7 @@ def _broker(broker: Broker) -> Fields:
 
 def _topic(topic: Topic) -> Fields:
     return {
-        "topicId": topic.id.hex(), "partitionCount": topic.visible, "replicationFactor": topic.replication_factor,
+        "topicId": topic.id.hex(), "partitionCount": len(topic.streams), "replicationFactor": topic.replication_factor,
         "createdAt": topic.created_ms, "revision": topic.revision, "state": topic.state.name,
         "config": dict(topic.configs),
     }  # fmt: skip
@@ -223,7 +225,8 @@ def _topic(topic: Topic) -> Fields:
 
 def _partition(topic: Topic, partition: int) -> Fields:
     return {
-        "streamId": topic.streams[partition], "state": topic.state.name, "createdAt": topic.opened_ms[partition],
+        "streamId": topic.streams[partition], "state": "READY" if partition < topic.visible else "CREATING",
+        "createdAt": topic.opened_ms[partition],
         "configOverrides": {},
     }  # fmt: skip
 
@@ -260,7 +263,7 @@ def _object(owner: WalObject) -> Fields:
 def _producer(state: ProducerState) -> Fields:
     return {
         "producerId": state.producer_id, "epoch": state.epoch, "lastSequence": state.last_sequence,
-        "lastUsedS": state.used_s,
+        "lastUsedMin": state.used_min,
         "batches": [{"sequence": first, "records": records, "base": base} for first, records, base in state.batches],
     }  # fmt: skip
 

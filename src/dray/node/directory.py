@@ -47,11 +47,21 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
         return uuid.UUID(self.instance_id)
 
 
+def new_identity(entropy: Entropy, cluster_id: uuid.UUID | None = None) -> Identity:
+    """A new installation, of a new cluster unless one is named."""
+    return Identity(
+        format=FORMAT,
+        cluster_id=str(cluster_id or new_uuid(entropy)),
+        instance_id=str(new_uuid(entropy)),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class DataDirectory:
-    """The places of a data directory."""
+    """The places of a data directory. `elsewhere` puts the metadata into another directory than the rest."""
 
     root: Path
+    elsewhere: Path | None = None
 
     @property
     def socket(self) -> Path:
@@ -59,7 +69,7 @@ class DataDirectory:
 
     @property
     def meta(self) -> Path:
-        return self.root / "meta"
+        return self.elsewhere or self.root / "meta"
 
     @property
     def objects(self) -> Path:
@@ -119,11 +129,7 @@ class DataDirectory:
             raise WrongDirectory(
                 "the directory is not empty and has no identity: choose another one", path=self.root, found=foreign[0]
             )
-        identity = Identity(
-            format=FORMAT,
-            cluster_id=str(cluster_id or new_uuid(entropy)),
-            instance_id=str(new_uuid(entropy)),
-        )
+        identity = new_identity(entropy, cluster_id)
         temporary = self.root / "identity.json.part"
         disk.remove(temporary)
         file = disk.create(temporary)

@@ -12,6 +12,7 @@ from dray.errors import Corrupt, DrayError
 from dray.ids import Entropy
 from dray.log import envelope
 from dray.log.files import FileLog
+from dray.log.memory import MemoryLog
 from dray.log.port import Log
 from dray.log.server import LogServer
 from dray.machine import commands
@@ -21,11 +22,11 @@ from dray.node.directory import DataDirectory, WrongDirectory, mark_born, was_bo
 from dray.node.directory import Identity as DirectoryIdentity
 from dray.offload import Offload
 from dray.replica.checkpointer import Checkpointer
-from dray.replica.checkpoints import FileCheckpoints, newest_machine
+from dray.replica.checkpoints import CheckpointStore, FileCheckpoints, MemoryCheckpoints, newest_machine
 from dray.replica.child import ChildFolder
 from dray.replica.domains import Domains
 from dray.replica.replica import Replica
-from dray.replica.session import Identity
+from dray.replica.session import Identity, StoreDate
 from dray.replica.writer import Timing
 
 STARTING_LIMIT_S: Final = 120
@@ -51,13 +52,13 @@ class MetadataOptions:
     max_entry_bytes: int = 1 << 20
     checkpoint_due_bytes: int = 8 << 20
     accept_clock: bool = False
+    store_date: StoreDate | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
     """A running metadata plane."""
 
-    directory: DataDirectory
     identity: DirectoryIdentity
     domains: Domains
     failed: "asyncio.Future[DrayError]"
@@ -81,9 +82,24 @@ async def serve_metadata(
         for domain, log in logs.items():
             replicas[domain] = await _run_replica(stack, directory, identity, domain, log, effects, options)
             _watch(replicas[domain].failed, failed)
-        yield Metadata(directory=directory, identity=identity, domains=Domains(replicas), failed=failed)
+        yield Metadata(identity=identity, domains=Domains(replicas), failed=failed)
         for replica in replicas.values():
             await replica.close_session()
+
+
+@asynccontextmanager
+async def serve_in_memory(
+    identity: DirectoryIdentity, effects: Effects, options: MetadataOptions
+) -> AsyncIterator[Metadata]:
+    """The same without a directory: nothing survives the process. For tests of users and ours."""
+    async with AsyncExitStack() as stack:
+        log = MemoryLog(max_entry_bytes=options.max_entry_bytes)
+        await begin_log(log, identity, 0, effects)
+        replica = _replica(log, Machine(), MemoryCheckpoints(), identity, effects, options)
+        await stack.enter_async_context(replica.running())
+        failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
+        _watch(replica.failed, failed)
+        yield Metadata(identity=identity, domains=Domains({0: replica}), failed=failed)
 
 
 async def _open_logs(
@@ -153,21 +169,7 @@ async def _run_replica(
     options: MetadataOptions,
 ) -> Replica:
     store = FileCheckpoints(directory.checkpoints(domain), effects.disk, effects.offload)
-    replica = Replica(
-        log=log,
-        machine=await newest_machine(store),
-        identity=Identity(
-            name=options.name,
-            instance=identity.instance.bytes,
-            kind=SessionKind.BROKER,
-            owner=True,
-            accept_clock=options.accept_clock,
-        ),
-        clock=effects.clock,
-        entropy=effects.entropy,
-        timing=options.timing,
-        checkpoints=store,
-    )
+    replica = _replica(log, await newest_machine(store), store, identity, effects, options)
     await stack.enter_async_context(replica.running())
     check_genesis(replica.machine, identity, domain)
     folder = ChildFolder(socket=directory.socket, domain=domain, directory=directory.checkpoints(domain))
@@ -177,6 +179,32 @@ async def _run_replica(
     task = asyncio.create_task(checkpointer.run())
     stack.push_async_callback(_stop, task)
     return replica
+
+
+def _replica(
+    log: Log,
+    machine: Machine,
+    store: CheckpointStore,
+    identity: DirectoryIdentity,
+    effects: Effects,
+    options: MetadataOptions,
+) -> Replica:
+    return Replica(
+        log=log,
+        machine=machine,
+        identity=Identity(
+            name=options.name,
+            instance=identity.instance.bytes,
+            kind=SessionKind.BROKER,
+            owner=True,
+            accept_clock=options.accept_clock,
+            store_date=options.store_date,
+        ),
+        clock=effects.clock,
+        entropy=effects.entropy,
+        timing=options.timing,
+        checkpoints=store,
+    )
 
 
 async def _stop(task: "asyncio.Task[None]") -> None:

@@ -14,8 +14,9 @@ SCHEMES: Final = ("file", "memory", "s3", "gs", "az")
 class ObjectsSettings(Section):
     """The object store, which holds every record."""
 
-    url: str = "file:dray-data/objects"
-    """Where objects are kept: `file:DIR`, `s3://BUCKET/PREFIX`, `gs://...`, `az://...`, or `memory:` for tests."""
+    url: str | None = None
+    """Where objects are kept: a directory, `s3://BUCKET/PREFIX`, `gs://...`, `az://...`, or `memory:` for tests.
+    Not set: in the data directory."""
 
     endpoint: str | None = None
     """The address of an S3-compatible store, as `https://HOST:PORT`. Not set: the provider's own."""
@@ -54,10 +55,15 @@ class ObjectsSettings(Section):
 
     @field_validator("url")
     @classmethod
-    def _known_place(cls, value: str) -> str:
-        if urlsplit(value).scheme not in SCHEMES:
-            raise ValueError("expected file:DIR, s3://BUCKET/PREFIX, gs://..., az://... or memory:")
+    def _known_place(cls, value: str | None) -> str | None:
+        if value is not None and value != "memory:" and "://" in value and urlsplit(value).scheme not in SCHEMES:
+            raise ValueError("expected a directory, s3://BUCKET/PREFIX, gs://..., az://... or memory:")
         return value
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the store is reached over a network."""
+        return self.url is not None and urlsplit(self.url).scheme in ("s3", "gs", "az")
 
     @field_validator("endpoint")
     @classmethod

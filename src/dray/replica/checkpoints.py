@@ -128,6 +128,10 @@ class MemoryCheckpoints:
     async def confirmed(self) -> list[int]:
         return sorted(self._confirmed)
 
+    def loadable(self) -> dict[int, bytes]:
+        """The checkpoints that may be loaded, by position: for checkers."""
+        return dict(self._confirmed)
+
     async def read(self, position: int) -> bytes:
         if position not in self._confirmed:
             raise NotFound("no such checkpoint", position=position)

@@ -3,11 +3,6 @@
 Every entry names the position and digest that its writer had applied. A
 replica that had another digest there has missed an entry, folds another log,
 or computes another state: it stops instead of answering.
-
-Invariants
-    Q6  `seen` = (position, digest) of the last entry the writer had applied. A
-        replica that has another digest there, or finds the log shorter than
-        what it has read, stops.
 """
 
 from collections import OrderedDict
@@ -33,8 +28,8 @@ class Digests:
         mine = self._at.get(position)
         if mine is not None:
             return mine != digest
-        # A position inside what is remembered, but not among it, is an entry this replica never saw.
-        return bool(self._at) and next(iter(self._at)) < position < next(reversed(self._at))
+        # A position behind the oldest remembered, but not among them, is an entry this replica never saw.
+        return bool(self._at) and next(iter(self._at)) < position
 
     def at(self, position: int) -> int | None:
         return self._at.get(position)

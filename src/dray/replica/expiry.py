@@ -2,8 +2,9 @@
 
 No clocks are compared. An observer counts its own keep-alives that were
 applied here since the other session's last entry: an outage of the log stops
-the observer's own keep-alives too, so it expires nobody, and a paused observer
-starts counting anew.
+the observer's own keep-alives too, so it expires nobody. Whoever finds its own
+entries more than one and a half beats apart, because it was paused or the log
+was away, starts counting anew.
 """
 
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ class Observer:
         self._beat_ns = beat_ns
         self._others: dict[SessionId, _Silence] = {}
         self._last_beat_ns: int | None = None
+        self._last_own_ns: int | None = None
 
     def heard(self, session: SessionId, n: int) -> None:
         """An entry of that session was applied here."""
@@ -44,7 +46,7 @@ class Observer:
     def clear(self) -> None:
         """Watch nobody: the state was replaced."""
         self._others.clear()
-        self._last_beat_ns = None
+        self._last_beat_ns = self._last_own_ns = None
 
     def gone(self, session: SessionId) -> None:
         """That session is no more."""
@@ -52,13 +54,14 @@ class Observer:
 
     def own_entry_applied(self, now_ns: int) -> None:
         """An entry of this replica's own was applied here: at most one beat per keep-alive interval."""
-        if self._last_beat_ns is not None:
-            since = now_ns - self._last_beat_ns
-            if since < self._beat_ns:
-                return
-            if since > 2 * self._ttl_ns:
-                # This process was away itself: what it did not hear meanwhile says nothing about the others.
-                self.restart()
+        last_own_ns, self._last_own_ns = self._last_own_ns, now_ns
+        if last_own_ns is not None and 2 * (now_ns - last_own_ns) > 3 * self._beat_ns:
+            # A beat is late: this process was away, or the log was, perhaps for everyone. What was not heard
+            # meanwhile says nothing about the others.
+            self.restart()
+            self._last_beat_ns = None
+        if self._last_beat_ns is not None and now_ns - self._last_beat_ns < self._beat_ns:
+            return
         self._last_beat_ns = now_ns
         for silence in self._others.values():
             if not silence.beats:

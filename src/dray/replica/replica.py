@@ -105,6 +105,7 @@ class Replica:
         self._check_running()
         before = self.machine.position
         tail = await self._tails.get()
+        self._check_running()  # nobody would wake a waiter that comes after the failure
         if tail < before:
             raise self.fail(Diverged("the log ends before what was already read from it", tail=tail, read=before))
         if tail > self.machine.position:
@@ -116,9 +117,9 @@ class Replica:
         if not self._writer.fresh():
             raise NotServing("the log could not be written for too long", limit_ms=self.timing.ttl_ms * 2 // 3)
 
-    def waiter(self, keys: Iterable[Hashable]) -> Waiter:
-        """Be woken when `apply` touches any of these streams (or `CATALOG`)."""
-        return self._wakeups.waiter(keys)
+    def waiter(self, keys: Iterable[Hashable], event: asyncio.Event | None = None) -> Waiter:
+        """Be woken when `apply` touches any of these streams (or `CATALOG`); several waiters may share an event."""
+        return self._wakeups.waiter(keys, event)
 
     @property
     def session(self) -> OwnSession | None:

@@ -14,10 +14,10 @@ from typing import Self
 class Waiter:
     """One caller's interest in some keys. Use it as a context manager, and look before each wait."""
 
-    def __init__(self, wakeups: "Wakeups", keys: Iterable[Hashable]) -> None:
+    def __init__(self, wakeups: "Wakeups", keys: Iterable[Hashable], event: asyncio.Event | None = None) -> None:
         self._wakeups = wakeups
         self._keys = tuple(keys)
-        self._event = asyncio.Event()
+        self._event = event or asyncio.Event()
 
     def __enter__(self) -> Self:
         for key in self._keys:
@@ -56,8 +56,8 @@ class Wakeups:
     def __init__(self) -> None:
         self.waiters: dict[Hashable, set[Waiter]] = {}
 
-    def waiter(self, keys: Iterable[Hashable]) -> Waiter:
-        return Waiter(self, keys)
+    def waiter(self, keys: Iterable[Hashable], event: asyncio.Event | None = None) -> Waiter:
+        return Waiter(self, keys, event)
 
     def wake(self, keys: Iterable[Hashable]) -> None:
         """Wake whoever waits for any of these."""

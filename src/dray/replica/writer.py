@@ -24,7 +24,7 @@ from dray.machine.step import Applied, EndReason, Outcome
 from dray.machine.verdicts import Opened, Verdict, Why
 from dray.machine.verdicts import Refused as RefusedCommand
 from dray.replica import telemetry
-from dray.replica.errors import CommitUnknown, NotServing, Superseded, TooNew
+from dray.replica.errors import CommitUnknown, Diverged, NotServing, Superseded, TooNew
 from dray.replica.proposals import Proposal, Proposals
 from dray.replica.session import Identity, OwnSession
 from dray.telemetry import logger
@@ -65,6 +65,8 @@ class _Flight:
 
     entry: bytes
     landed: "asyncio.Future[Applied]"
+    position: int | None = None
+    """Where the log says that it is."""
     uncertain: bool = False
     """An attempt was lost, so it may be in the log whatever later attempts say."""
 
@@ -91,6 +93,8 @@ class Writer:
         self._proposals = proposals
         self._timing = timing
         self._session: OwnSession | None = None
+        self._kept = False
+        """A session was opened and not given back: it is opened again when it is lost."""
         self._flight: _Flight | None = None
         self._confirmed_ns = clock.boot_ns()
 
@@ -115,10 +119,17 @@ class Writer:
         flight = self._flight
         if mine and flight is not None and not flight.landed.done() and applied.outcome not in _NO_ANSWER:
             flight.landed.set_result(applied)
-        if self._session is not None:
-            for end in applied.ended:
-                if end.session == self._session.id:
-                    self._ended(end.reason)
+        elif flight is not None:
+            self._check_shown(flight)
+        if self._session is None:
+            return
+        if applied.outcome is Outcome.EXECUTED and applied.session == self._session.id and not mine:
+            self._ended(EndReason.CLONED)  # nobody but a copy of this process could have sent it
+            return
+        for end in applied.ended:
+            if end.session == self._session.id:
+                self._ended(end.reason)
+                return
 
     def jumped(self) -> None:
         """A checkpoint was loaded over a gap: what was in flight stays unknown (RP3)."""
@@ -150,6 +161,8 @@ class Writer:
         while True:
             await self._clock.sleep(self._timing.keepalive_ms / 4_000)
             if self._session is None:
+                if self._kept:
+                    await self._quietly(KeepAlive())  # opened again, or others would expire what it was
                 continue
             idle_ns = self._clock.boot_ns() - self._confirmed_ns
             if idle_ns >= self._timing.keepalive_ms * 1_000_000:
@@ -165,6 +178,7 @@ class Writer:
 
     async def close_session(self) -> None:
         """Give the session back; an unknown outcome is left to expiry."""
+        self._kept = False
         if self._session is not None:
             await self._quietly(Close())
 
@@ -187,7 +201,7 @@ class Writer:
 
     async def _open(self) -> None:
         machine = self._host.machine
-        identity = self._identity
+        identity, date = self._identity, self._identity.store_date
         command = Open(
             name=identity.name,
             nonce=self._entropy.random_bytes(16),
@@ -197,12 +211,19 @@ class Writer:
             lowest_version=1,
             highest_version=envelope.VERSION,
             wall_ms=self._clock.wall_ms(),
+            store_date_ms=-1 if date is None else date.now_ms(self._clock.boot_ns()),
             accept_clock=identity.accept_clock,
             owner=identity.owner,
         )
         applied = await self._send([commands.encode(command)], session=0, n=0, time_ms=0)
         match applied.verdicts:
+            case [Opened(session=session)] if session not in self._host.machine.sessions.live:
+                # It ended before this task had its turn; whoever took the name over goes on, this process does not.
+                ended = self._host.machine.sessions.ended.get(session)
+                self._ended(EndReason.EXPIRED if ended is None else ended.reason)
+                raise NotServing("the session ended as soon as it was opened", session=session)
             case [Opened(session=session, time_ms=time_ms)]:
+                self._kept = True
                 self._session = OwnSession(id=session, opened_ms=time_ms, opened_boot_ns=self._clock.boot_ns())
                 self._confirmed_ns = self._clock.boot_ns()
                 logger().info(telemetry.OPENED, session=session, name=identity.name)
@@ -245,15 +266,22 @@ class Writer:
             telemetry.COMMITS.labels("unknown").inc()
             _answer_all(taken, error)
             return
+        except asyncio.CancelledError:
+            _answer_all(taken, CommitUnknown("the replica stopped while the entry was in flight"))
+            raise
         telemetry.COMMITS.labels(applied.outcome.name.lower()).inc()
         if applied.outcome is Outcome.DEAD:
             self._retry_once(taken)
             return
-        session.next_n += 1  # RP2
+        if applied.outcome in (Outcome.EXECUTED, Outcome.BAD):
+            session.next_n += 1  # RP2
+        if applied.verdicts is None:
+            _answer_all(taken, NotServing("the entry was not executed", outcome=applied.outcome.name))
+            return
         self._confirmed_ns = self._clock.boot_ns()
         telemetry.COMMIT_SECONDS.labels("commit").observe((self._confirmed_ns - started_ns) / 1e9)
         self._host.own_entry_applied(self._confirmed_ns)
-        _distribute(taken, applied.verdicts or [])
+        _distribute(taken, applied.verdicts)
 
     def _retry_once(self, taken: list[Proposal]) -> None:
         """Dead is surely not applied: the same commands may go again under a new session, once."""
@@ -291,7 +319,8 @@ class Writer:
                 return await self._abandon(flight)
             try:
                 async with asyncio.timeout(left_s):
-                    await self._log.append(flight.entry)
+                    flight.position = await self._log.append(flight.entry)
+                self._check_shown(flight)
                 break  # it is in the log: the fold will show it, however late (RP1)
             except Refused:
                 if not flight.uncertain:
@@ -302,6 +331,14 @@ class Writer:
             await self._clock.sleep(RETRY_S[min(attempt, len(RETRY_S) - 1)])
             attempt += 1
         return await flight.landed
+
+    def _check_shown(self, flight: _Flight) -> None:
+        """Q6: the fold cannot pass the place of an entry without having shown it."""
+        read = self._host.machine.position
+        if flight.position is not None and flight.position <= read and not flight.landed.done():
+            self._host.fail(
+                Diverged("the log did not show an entry at the place it was given", position=flight.position, read=read)
+            )
 
     async def _abandon(self, flight: _Flight) -> Applied:
         """Give up the session, never n (RP2): a later copy meets a closed session or is applied whole."""

@@ -32,12 +32,18 @@ class Node:
 class Routing:
     """The brokers of the cluster, as one of them tells it."""
 
-    def __init__(self, *, domains: Domains, broker_id: int, cluster_id: str) -> None:
-        self.broker_id = broker_id
+    def __init__(self, *, domains: Domains, cluster_id: str) -> None:
         self.cluster_id = cluster_id
         self._catalog = domains.catalog
         self._leaders: dict[int, int] = {}
         self._known: tuple[int, ...] = ()
+
+    @property
+    def broker_id(self) -> int:
+        """The id of this very broker; -1 while it is not registered."""
+        session = self._catalog.session
+        own = None if session is None else self._catalog.machine.brokers.of_session(session.id)
+        return -1 if own is None else own.broker_id
 
     def nodes(self, listener: str) -> list[Node]:
         """The live brokers that have this listener, by id."""

@@ -13,7 +13,7 @@ Invariants
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -53,12 +53,22 @@ class SharedLog:
         self._waiting: list[asyncio.Future[None]] = []
         self.lost: list[LogEntry] = []
         """Entries that a rollback took away: evidence for checkers."""
+        self.history: list[LogEntry] = []
+        """Every entry that counts, trimmed ones included: what a fresh fold of the whole log reads."""
+        self.on_landed: Callable[[LogEntry], None] | None = None
+        """Called with each entry as it is ordered: how a checker watches the truth."""
+        self.on_trim: Callable[[Position], None] | None = None
+        """Called before entries are let go."""
 
     def land(self, entry: bytes, who: str) -> Position:
         """Order an entry. Positions leave holes, as engines that append markers do."""
         hole = self._dice.randrange(3) if self._dice.random() < 0.2 else 0
         position = Position(self.tail() + 1 + hole)
-        self._entries.append(LogEntry(position=position, entry=bytes(entry)))
+        landed = LogEntry(position=position, entry=bytes(entry))
+        self._entries.append(landed)
+        self.history.append(landed)
+        if self.on_landed is not None:
+            self.on_landed(landed)
         self._trace.add(self.name, "landed", position=position, sender=who, size=len(entry))
         self.ring()
         return position
@@ -94,6 +104,8 @@ class SharedLog:
         """Let go of the entries at or below `upto`; the tail stays where it is."""
         if upto > self.tail():
             raise Invalid("cannot trim above the tail", upto=upto, tail=self.tail())
+        if self.on_trim is not None:
+            self.on_trim(upto)
         self._floor = max(self._floor, upto)
         self._trimmed = max(self._trimmed, upto)
         self._entries = [entry for entry in self._entries if entry.position > upto]
@@ -105,6 +117,7 @@ class SharedLog:
         if count:
             self.lost.extend(self._entries[-count:])
             del self._entries[-count:]
+            del self.history[-count:]
         self._trace.add(self.name, "rolled back", count=count, tail=self.tail())
         return count
 

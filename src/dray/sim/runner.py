@@ -6,6 +6,7 @@ A seed names its scenario too, unless `--scenario` does.
 
 import argparse
 import gc
+import logging
 import multiprocessing
 import signal
 import sys
@@ -14,10 +15,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
-from typing import Final
+from typing import Final, NoReturn
 
-from dray.sim.loop import SimulationError
+import structlog
+
+from dray.sim.loop import GATE, SimulationError
 from dray.sim.scenarios import PLANTED, SCENARIOS, Scenario
+from dray.sim.trace import Trace
 from dray.sim.world import Violation, World
 
 REAL_SECONDS: Final = 120
@@ -64,6 +68,10 @@ def simulate(name: str, seed: int, *, trace_limit: int = 300, keep_trace: bool =
     scenario = find_scenario(name)
     world = World(seed, trace_limit=trace_limit)
     violation: str | None
+    kept = structlog.get_config()
+    structlog.configure(
+        processors=[_Tracer(world.trace)], wrapper_class=structlog.make_filtering_bound_logger(logging.INFO)
+    )
     try:
         violation = _run(world, scenario)
         fingerprint = world.fingerprint()
@@ -79,6 +87,20 @@ def simulate(name: str, seed: int, *, trace_limit: int = 300, keep_trace: bool =
         )
     finally:
         world.close()
+        structlog.configure(**kept)
+
+
+class _Tracer:
+    """Log lines of the product become events of the trace: a replay shows what its operator would have read."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+
+    def __call__(self, _logger: object, level: str, line: structlog.typing.EventDict) -> NoReturn:
+        gate = GATE.get()
+        fields = " ".join(f"{name}={value}" for name, value in sorted(line.items()) if name != "event")
+        self._trace.add(gate.name if gate is not None else "world", f"[{level}] {line['event']} {fields}")
+        raise structlog.DropEvent
 
 
 def _run(world: World, scenario: Scenario) -> str | None:

@@ -18,6 +18,8 @@ from dray.sim.log import FaultyLog, SharedLog
 from dray.sim.loop import SimLoop
 from dray.sim.network import Network
 from dray.sim.process import Life, Process, SimClock
+from dray.sim.store import SERVICE as STORE
+from dray.sim.store import NetworkObjects, SharedObjects
 from dray.sim.trace import Trace
 
 T = TypeVar("T")
@@ -134,6 +136,7 @@ class World:
         self.nodes: dict[str, Node] = {}
         self.logs: dict[str, SharedLog] = {}
         self.violations: list[Violation] = []
+        self._bucket: SharedObjects | None = None
 
     def dice(self, purpose: str) -> Random:
         """A stream of random numbers for one purpose."""
@@ -154,6 +157,16 @@ class World:
     def connect(self, process: Process, log: SharedLog) -> FaultyLog:
         """The port by which a process reaches a log."""
         return FaultyLog(log, self.network.link(process.name, log.name))
+
+    def bucket(self) -> SharedObjects:
+        """The shared object store."""
+        if self._bucket is None:
+            self._bucket = SharedObjects(self.loop, self.trace)
+        return self._bucket
+
+    def reach_bucket(self, process: Process) -> NetworkObjects:
+        """The port by which a process reaches the store."""
+        return NetworkObjects(self.bucket(), self.network.link(process.name, STORE))
 
     def violate(self, what: str, /, **facts: object) -> Violation:
         """Record a broken promise and return it to be raised. The run ends here, even if it is swallowed."""

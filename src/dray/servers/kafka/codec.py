@@ -26,8 +26,8 @@ import msgspec
 from dray.buffers import Buffer
 from dray.errors import DrayError, Invalid
 
-ELEMENTS: Final = 200_000
-"""Array elements in one message, all arrays together. Each costs at most about 256 bytes once decoded."""
+ELEMENTS: Final = 100_000
+"""Array elements in one message, all arrays together: each takes up to 256 bytes and 1 us once decoded."""
 TAGS: Final = 64
 TAG_BYTES: Final = 64 * 1024
 ZERO_UUID: Final = bytes(16)

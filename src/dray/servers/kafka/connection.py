@@ -283,9 +283,16 @@ class Connection(asyncio.BufferedProtocol):
             exchange.task = self._core.tasks.create_task(self._serve(exchange))
 
     async def _serve(self, exchange: Exchange) -> None:
+        exchange.entered = True
+        try:
+            await self._handle(exchange)
+        finally:
+            self._finish(exchange)
+
+    async def _handle(self, exchange: Exchange) -> None:
+        """Call the handler and make the answer. Raises nothing but a cancellation (KP15)."""
         route, message = exchange.route, exchange.message
         assert message is not None
-        exchange.entered = True
         context = Context(
             route.version, exchange.header.client_id, self._peer, self._core.services, self._core.matrix, exchange.turn
         )
@@ -294,16 +301,14 @@ class Connection(asyncio.BufferedProtocol):
             if response is not None:
                 self._answer(exchange, response)
         except Disconnect as error:
-            if error.answer is not None:
-                self._answer(exchange, error.answer)
             self.end(error.reason)
+            if error.answer is not None:
+                self._answer_or_end(exchange, error.answer)
         except asyncio.CancelledError:
             self.end("request cancelled")  # nobody will answer it (KP15)
             raise
         except Exception as error:
-            self._refuse(exchange, error)
-        finally:
-            self._finish(exchange)
+            self._refuse(exchange, message, error)
 
     def _answer(self, exchange: Exchange, response: Message) -> None:
         route = exchange.route
@@ -311,22 +316,32 @@ class Connection(asyncio.BufferedProtocol):
         exchange.parts = _frame(header, encode(route.write, response))
         route.count(getattr(response, "error_code", 0))
 
-    def _refuse(self, exchange: Exchange, error: Exception) -> None:
+    def _refuse(self, exchange: Exchange, message: Message, error: Exception) -> None:
         """Put an error code where the answer would be; the connection lives (KP15)."""
-        route = exchange.route
-        code = code_for(error, route.api.family)
+        endpoint = exchange.route.endpoint
+        code = code_for(error, exchange.route.api.family)
         if code is ErrorCode.UNKNOWN_SERVER_ERROR:
-            logger().error(telemetry.HANDLER_FAILED, api=route.api.name, version=route.version, exc_info=error)
+            self._failed(exchange, error)
         try:
-            assert exchange.message is not None
-            response = route.endpoint.refuse(exchange.message, code)
-            if response is None:
-                self.end("no place for an error")
-            else:
-                self._answer(exchange, response)
+            response = endpoint.refuse(message, code)
         except Exception as second:
-            logger().error(telemetry.HANDLER_FAILED, api=route.api.name, version=route.version, exc_info=second)
+            self._failed(exchange, second)
+            response = None
+        if response is None:
+            self.end("no place for an error")
+        else:
+            self._answer_or_end(exchange, response)
+
+    def _answer_or_end(self, exchange: Exchange, response: Message) -> None:
+        try:
+            self._answer(exchange, response)
+        except Exception as error:
+            self._failed(exchange, error)
             self.end("no answer could be made")
+
+    def _failed(self, exchange: Exchange, error: Exception) -> None:
+        api, version = exchange.route.api.name, exchange.route.version
+        logger().error(telemetry.HANDLER_FAILED, api=api, version=version, exc_info=error)
 
     def _finish(self, exchange: Exchange) -> None:
         exchange.done = True
@@ -360,10 +375,14 @@ class Connection(asyncio.BufferedProtocol):
         if not parts or self._lost or self._transport is None:
             return
         self._core.sent_bytes += size
-        if len(parts) == 1:
-            self._transport.write(parts[0])
-        else:
-            self._transport.writelines(parts)
+        try:
+            if len(parts) == 1:
+                self._transport.write(parts[0])
+            else:
+                self._transport.writelines(parts)
+        except TypeError as error:  # a handler gave something that is no buffer; the stream is broken now
+            logger().error(telemetry.HANDLER_FAILED, api=None, version=None, exc_info=error)
+            self._transport.abort()
         if not self._writable:
             self.unsent_bytes += size
             self._core.unsent_bytes += size

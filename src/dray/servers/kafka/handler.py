@@ -23,6 +23,14 @@ from typing import Final, Generic, Protocol
 
 import msgspec
 
+from dray.clock import Clock
+from dray.fetch.offsets import OffsetService as LogOffsets
+from dray.fetch.service import FetchService
+from dray.groups.offsets import OffsetService
+from dray.offload import Offload
+from dray.produce.rules import RuleBook
+from dray.produce.service import ProduceService
+from dray.records import ScratchPool
 from dray.replica.domains import Domains
 from dray.routing.service import Routing
 from dray.servers.kafka.codec import Message, Req, Resp
@@ -38,6 +46,14 @@ class Services:
     domains: Domains
     topics: TopicService
     routing: Routing
+    produce: ProduceService
+    rules: RuleBook
+    fetch: FetchService
+    log_offsets: LogOffsets
+    offsets: OffsetService
+    clock: Clock
+    offload: Offload
+    scratch: ScratchPool
     auto_create: bool
     """Make a topic when a client asks for the metadata of one that does not exist."""
     default_partitions: int
@@ -119,7 +135,10 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class Disconnect(Exception):
-    """Raised by a handler to close the connection, after the answers before it and after `answer`, if any."""
+    """Raised by a handler to close the connection, after the answers before it and after `answer`, if any.
+
+    The reason becomes the label of a metric: it is a constant, never made of what a client sent.
+    """
 
     def __init__(self, reason: str, answer: Message | None = None) -> None:
         super().__init__(reason)

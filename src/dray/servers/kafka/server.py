@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from dray.clock import Clock
+from dray.errors import Unavailable
 from dray.servers.kafka import telemetry
 from dray.servers.kafka.budget import Budget
 from dray.servers.kafka.connection import Connection
@@ -29,6 +30,10 @@ from dray.telemetry import logger
 
 SWEEP_S: Final = 1.0
 BACKLOG: Final = 1024
+
+
+class CannotListen(Unavailable):
+    """A listener could not be opened; nothing is accepted there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +110,7 @@ class Core:
             connection.sweep(now_ns)
         while self.unsent_bytes > self.limits.unsent_bytes:
             slowest = max(self.connections, key=lambda connection: connection.unsent_bytes)
+            assert slowest.unsent_bytes, "the sum is kept by the connections"
             slowest.abort("answers not taken")
             slowest.forget_unsent()
         self.report()
@@ -156,15 +162,28 @@ class KafkaServer:
         return self._core
 
     async def listen(self, listener: Listener) -> tuple[str, int]:
-        """Accept connections; returns the address and port taken."""
+        """Accept connections; returns the address and port taken.
+
+        Raises:
+            CannotListen: the address is taken or is not this machine's.
+        """
         core, loop = self.core, asyncio.get_running_loop()
-        server = await loop.create_server(
-            lambda: Connection(core, listener.name),
-            listener.host,
-            listener.port,
-            ssl=listener.tls,
-            backlog=BACKLOG,
-        )
+        try:
+            server = await loop.create_server(
+                lambda: Connection(core, listener.name),
+                listener.host,
+                listener.port,
+                ssl=listener.tls,
+                backlog=BACKLOG,
+            )
+        except OSError as error:
+            raise CannotListen(
+                "cannot accept connections there: stop what uses the port, or choose another address",
+                listener=listener.name,
+                host=listener.host,
+                port=listener.port,
+                reason=error.strerror,
+            ) from error
         self._servers.append(server)
         host, port = server.sockets[0].getsockname()[:2]
         logger().info(telemetry.LISTENING, listener=listener.name, host=host, port=port)
@@ -191,8 +210,8 @@ class KafkaServer:
         logger().info(telemetry.STOPPED, cut=len(cut))
 
     async def _wait_until_empty(self, core: Core) -> None:
-        empty = asyncio.ensure_future(core.empty.wait())
-        deadline = asyncio.ensure_future(self._clock.sleep(self._limits.stop_timeout.total_seconds()))
+        empty = self._tasks.create_task(core.empty.wait())
+        deadline = self._tasks.create_task(self._clock.sleep(self._limits.stop_timeout.total_seconds()))
         try:
             await asyncio.wait((empty, deadline), return_when=asyncio.FIRST_COMPLETED)
         finally:

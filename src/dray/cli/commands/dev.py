@@ -1,0 +1,41 @@
+"""Start everything in one process on one directory.
+
+Topics are made when clients ask for them. Nothing asks for a password, so
+listen on this machine only.
+"""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from dray.cli.options import ConfigFile, Sets, load_config
+from dray.cli.serving import serve
+from dray.config import Override
+
+app: Final = typer.Typer()
+
+
+@app.callback(invoke_without_command=True)
+def dev(
+    config: ConfigFile = None,
+    sets: Sets = None,
+    data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The data directory.")] = None,
+    kafka: Annotated[
+        str | None, typer.Option("--kafka", metavar="HOST:PORT", help="Where Kafka clients connect.")
+    ] = None,
+    http: Annotated[str | None, typer.Option("--http", metavar="HOST:PORT", help="Health and metrics.")] = None,
+    objects: Annotated[str | None, typer.Option("--objects", metavar="URL", help="Where records are kept.")] = None,
+    log: Annotated[str | None, typer.Option("--log", metavar="URL", help="Where the log of commands is kept.")] = None,
+) -> None:
+    """Start everything in one process on one directory."""
+    given = {
+        "broker.data": ("--data", None if data is None else str(data)),
+        "kafka.listen": ("--kafka", kafka),
+        "http.listen": ("--http", http),
+        "objects.url": ("--objects", objects),
+        "log.url": ("--log", log),
+    }
+    flags = [Override(key=key, value=value, flag=flag) for key, (flag, value) in given.items() if value is not None]
+    defaults = ["topics.auto_create=true"]
+    serve(load_config(config, [*defaults, *(sets or ())], flags))

@@ -1,0 +1,162 @@
+"""ListOffsets, as a service: the ends of a stream, and offsets by time.
+
+Times are those of records, which need not rise with the offsets. A row's
+greatest timestamp says whether its batch can matter, so the index leads to
+the one batch that holds the answer; only a batch that the log start cuts in
+two may be read in vain.
+
+Invariants
+    F12  Every answer here is given after a sync that began when the question
+         was here (R-132).
+    F13  By time: the lowest offset, at or above the log start, whose record
+         is not older; the same as reading every record would find (R-133).
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dray.errors import Corrupt, NotFound
+from dray.fetch import telemetry
+from dray.fetch.errors import DamagedObject
+from dray.fetch.plan import Run
+from dray.fetch.service import FetchService
+from dray.machine.index import IndexRow
+from dray.machine.names import StreamId
+from dray.machine.streams import Stream
+from dray.offload import Offload
+from dray.records import BatchView, InvalidBatch, first_at_or_after, newest, one_batch, records_of
+from dray.telemetry import logger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A record, by its place and time."""
+
+    offset: int
+    timestamp_ms: int
+
+
+Search: TypeAlias = Callable[[BatchView], tuple[int, int] | None]
+
+
+class OffsetService:
+    """What handlers ask about offsets.
+
+    All of it raises `StreamGone`, after a sync, and what is of kind UNAVAILABLE
+    or CORRUPT, as a fetch does.
+    """
+
+    def __init__(self, fetch: FetchService, offload: Offload) -> None:
+        self._fetch = fetch
+        self._planner = fetch.planner
+        self._offload = offload
+
+    async def latest(self, stream: StreamId) -> int:
+        """Where the next record will be."""
+        return (await self._fresh(stream)).end
+
+    async def earliest(self, stream: StreamId) -> int:
+        """The log start."""
+        return (await self._fresh(stream)).start
+
+    async def at_time(self, stream: StreamId, timestamp_ms: int) -> Found | None:
+        """The first record that is not older than a time (F13)."""
+        return await self._twice(lambda: self._at_time(stream, timestamp_ms))
+
+    async def newest(self, stream: StreamId) -> Found | None:
+        """The first record with the greatest timestamp; None if there is none, or none has a timestamp."""
+        return await self._twice(lambda: self._newest(stream))
+
+    async def _at_time(self, stream: StreamId, timestamp_ms: int) -> Found | None:
+        found = await self._fresh(stream)
+        index, start = found.index, found.start
+        first = index.find(start)
+        number = None if first is None else index.find_time(timestamp_ms, first)
+        # Everything is taken from the index before the first read: it may move while we wait.
+        candidates: list[tuple[IndexRow, Run]] = []
+        while number is not None and not (candidates and candidates[-1][0].start >= start):
+            row = index.row(number)
+            candidates.append((row, self._planner.run_at(stream, row)))
+            number = index.find_time(timestamp_ms, number + 1)
+        for row, run in candidates:
+            answer = await self._ask(row, run, _since(row, start, timestamp_ms))
+            if answer is not None:
+                return answer
+        return None
+
+    async def _newest(self, stream: StreamId) -> Found | None:
+        found = await self._fresh(stream)
+        index, start = found.index, found.start
+        first = index.find(start)
+        if first is None:
+            return None
+        row = index.row(first)
+        cut = (row, self._planner.run_at(stream, row)) if row.start < start else None
+        number = index.find_latest_time(first if cut is None else first + 1)
+        whole = None
+        if number is not None:
+            row = index.row(number)
+            whole = (row, self._planner.run_at(stream, row))
+        best = None if cut is None else await self._ask(*cut, _greatest(cut[0], start))
+        if whole is not None and whole[0].max_timestamp_ms > (-1 if best is None else best.timestamp_ms):
+            best = await self._ask(*whole, _greatest(whole[0], start))
+        return None if best is None or best.timestamp_ms < 0 else best
+
+    async def _fresh(self, stream: StreamId) -> Stream:
+        """The stream as it is after a sync (F12)."""
+        replica = self._planner.replica_of(stream)
+        await replica.sync()
+        self._fetch.check_serving(replica)
+        return self._planner.open_stream(stream)
+
+    async def _ask(self, row: IndexRow, run: Run, search: Search) -> Found | None:
+        """Read one batch and search it, away from the loop."""
+        (read,) = await self._fetch.reader.read([run])
+        if isinstance(read.error, Corrupt | NotFound):
+            self._fetch.reader.forget(run.place.path)
+            raise DamagedObject("a batch cannot be read", name=run.place.path, offset=row.start) from read.error
+        if read.error is not None:
+            raise read.error
+        try:
+            found = await self._offload.run(search, one_batch(read.views[0]))
+        except InvalidBatch as error:
+            raise DamagedObject("a stored batch cannot be read", name=run.place.path, offset=row.start) from error
+        return None if found is None else Found(offset=found[0], timestamp_ms=found[1])
+
+    async def _twice(self, attempt: Callable[[], Awaitable[Found | None]]) -> Found | None:
+        """A batch that cannot be read is looked up again after a sync, once (F11)."""
+        try:
+            return await attempt()
+        except DamagedObject:
+            pass
+        try:
+            return await attempt()
+        except DamagedObject as error:
+            logger().error(telemetry.DAMAGED, error=str(error), **error.facts)
+            raise
+
+
+def _since(row: IndexRow, start: int, timestamp_ms: int) -> Search:
+    """The first record of a batch that is not older, and not below the log start."""
+    if row.start >= start:
+        return lambda batch: first_at_or_after(batch, timestamp_ms, row.start)
+    return lambda batch: next(
+        (
+            (r.offset, r.timestamp)
+            for r in records_of(batch, row.start)
+            if r.offset >= start and r.timestamp >= timestamp_ms
+        ),
+        None,
+    )
+
+
+def _greatest(row: IndexRow, start: int) -> Search:
+    """The first record of a batch with its greatest timestamp, not below the log start."""
+    if row.start >= start:
+        return lambda batch: newest(batch, row.start)
+    return lambda batch: max(
+        ((r.offset, r.timestamp) for r in records_of(batch, row.start) if r.offset >= start),
+        key=lambda found: found[1],
+        default=None,
+    )

@@ -1,0 +1,198 @@
+"""Which batches answer a fetch, told by the offset index alone.
+
+A plan is made in one go, from one state of the machine: nothing is awaited
+and nothing is read, because the index knows every length. Batches are cut out
+by their rows, never by scanning an object: an object may hold batches that
+were refused, and no row names those.
+
+Invariants
+    F3  A plan names whole batches in offset order without a gap, from the one
+        that holds the asked offset on: within the limits, except that the
+        first batch of a response may be larger than any of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from dray.errors import DrayError
+from dray.fetch.errors import DamagedObject, NotHere, OffsetOutOfRange, StreamGone
+from dray.machine.index import IndexRow
+from dray.machine.machine import Machine
+from dray.machine.names import ObjectId, StreamId, domain_of
+from dray.machine.streams import Stream
+from dray.objects.paths import WalName
+from dray.replica.domains import Domains
+from dray.replica.replica import Replica
+
+MAX_BATCHES: Final = 4_000
+"""Of one response: the loop is not held for longer than tiny batches of this number take."""
+
+_PLACES_MAX: Final = 16_384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRead:
+    """What a consumer wants of one stream."""
+
+    stream: StreamId
+    offset: int
+    max_bytes: int
+
+
+class Place(NamedTuple):
+    """An object of the store."""
+
+    path: str
+    size: int
+    created_ms: int
+
+
+class Run(NamedTuple):
+    """Neighbouring rows of one stream that name one object."""
+
+    place: Place
+    rows: list[IndexRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Batches to be sent; none where a limit is used up."""
+
+    start: int
+    end: int
+    runs: list[Run]
+    size: int
+    batches: int
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtEnd:
+    """Nothing is behind the asked offset, as far as this replica knows."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why there are no batches, as far as this replica knows."""
+
+    error: DrayError
+
+
+Look: TypeAlias = Rows | AtEnd | Refusal
+
+
+class Planner:
+    """Looks into the machines of this process."""
+
+    def __init__(self, domains: Domains) -> None:
+        self._domains = domains
+        self._places: dict[tuple[int, ObjectId], Place] = {}
+
+    def replica_of(self, stream: StreamId) -> Replica:
+        """The replica that knows a stream."""
+        found = self.find_replica(stream)
+        if found is None:
+            raise NotHere("this process does not follow the domain", domain=domain_of(stream))
+        return found
+
+    def find_replica(self, stream: StreamId) -> Replica | None:
+        """The same, or None."""
+        try:
+            return self._domains.of(stream)
+        except KeyError:
+            return None
+
+    def open_stream(self, stream: StreamId) -> Stream:
+        """An open stream of the machine, as it is now; `StreamGone` means nothing without a sync."""
+        found = self.replica_of(stream).machine.streams.find(stream)
+        if found is None or found.closed:
+            raise StreamGone("no such stream: its topic was deleted, or never made", stream=stream)
+        return found
+
+    def look(self, requests: Sequence[PartitionRead], max_bytes: int) -> list[Look]:
+        """The plan of a response, in the order of the requests (F3)."""
+        looks: list[Look] = []
+        left, batches, first = max_bytes, MAX_BATCHES, True
+        for request in requests:
+            look = self.look_at(
+                request.stream, request.offset, min(request.max_bytes, left), batches, oversize=first
+            )  # fmt: skip
+            if isinstance(look, Rows) and look.batches:
+                left -= look.size
+                batches -= look.batches
+                first = False
+            looks.append(look)
+        return looks
+
+    def look_at(self, stream: StreamId, offset: int, limit: int, batches: int, *, oversize: bool) -> Look:
+        """The batches of one stream from an offset on: at most `limit` bytes, or one batch if `oversize` (F3)."""
+        try:
+            found = self.open_stream(stream)
+            start, end = found.start, found.end
+            if offset == end:
+                return AtEnd(start=start, end=end)
+            if not start <= offset < end:
+                raise OffsetOutOfRange("offset is out of range", stream=stream, offset=offset, start=start, end=end)
+            runs, size, count = self._runs(found, offset, limit, batches, oversize)
+        except DrayError as error:
+            return Refusal(error=error)
+        following = runs[-1].rows[-1].end if runs else offset
+        return Rows(start=start, end=end, runs=runs, size=size, batches=count, next_offset=following)
+
+    def bytes_between(self, stream: StreamId, start: int, end: int) -> int:
+        """Bytes of the batches from the one that holds `start` to the one before `end`; 0 if either is not there."""
+        found = self.replica_of(stream).machine.streams.find(stream)
+        if found is None or start >= end:
+            return 0
+        first, last = found.index.find(start), found.index.find(end - 1)
+        if first is None or last is None:
+            return 0
+        row = found.index.row(first)
+        return found.index.row(last).cumulative_size - row.cumulative_size + row.size
+
+    def run_at(self, stream: StreamId, row: IndexRow) -> Run:
+        """One batch."""
+        return Run(self._place(self.replica_of(stream).machine, row.object), [row])
+
+    def _runs(
+        self, stream: Stream, offset: int, limit: int, batches: int, oversize: bool
+    ) -> tuple[list[Run], int, int]:
+        runs: list[Run] = []
+        rows: list[IndexRow] = []
+        size, owner = 0, -1
+        index = stream.index
+        first = index.find(offset)
+        if first is None or batches <= 0:
+            return runs, 0, 0
+        machine = self.replica_of(stream.id).machine
+        for number in range(first, min(len(index), first + batches)):
+            row = index.row(number)
+            if size + row.size > limit and (size or not oversize):
+                return runs, size, number - first
+            if row.object != owner:
+                owner, rows = row.object, []
+                runs.append(Run(self._place(machine, row.object), rows))
+            rows.append(row)
+            size += row.size
+        return runs, size, min(len(index) - first, batches)
+
+    def _place(self, machine: Machine, number: ObjectId) -> Place:
+        """Where an object lies; it never moves, so it is worked out once."""
+        key = machine.domain, number
+        place = self._places.get(key)
+        if place is None:
+            found = machine.objects.find(number)
+            if found is None:
+                raise DamagedObject("the index names an object that the machine has forgotten", object=number)
+            name = WalName.of(
+                zone=found.zone, domain=machine.domain, created_ms=found.created_ms, wal_id=found.wal_id
+            )  # fmt: skip
+            place = Place(name.path(), found.size, found.created_ms)
+            if len(self._places) >= _PLACES_MAX:
+                del self._places[next(iter(self._places))]
+            self._places[key] = place
+        return place

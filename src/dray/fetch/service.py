@@ -1,0 +1,313 @@
+"""Fetch, as a service: what waits between a consumer and its records.
+
+    look (the index) -> sync, if it would say "nothing" or "no" -> wait for more -> read -> answer
+
+What is asked for is looked up from the machine at each turn and never kept
+over a wait: the machine of a replica only moves forward, also when it jumps
+to a checkpoint, so an answer is never older than any answer before it.
+
+Invariants
+    F8  "Nothing yet", "out of range" and "no such stream" are said only
+         after a sync that began when the request was here (R-116, R-012).
+    F9  A fetch that waits reads neither the engine nor the store: apply
+         wakes it. A wake-up too many or too few costs time, never records.
+    F10  An answer comes from a position at or above every position that was
+         applied when its request came (R-127).
+    F11  An object that cannot be read is looked up again after a sync, once;
+         if it still cannot, the partition gets an error and no record behind
+         the damage (R-125).
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from dray.buffers import Buffer
+from dray.clock import Clock
+from dray.errors import Corrupt, DrayError, NotFound
+from dray.fetch import telemetry
+from dray.fetch.cache import ObjectCache
+from dray.fetch.errors import DamagedObject
+from dray.fetch.plan import MAX_BATCHES, AtEnd, Look, PartitionRead, Planner, Refusal, Rows
+from dray.fetch.reader import ObjectReader, RunRead
+from dray.fetch.settings import FetchSettings
+from dray.machine.names import StreamId
+from dray.objects.port import Objects
+from dray.records.layout import LENGTH_FROM, PREFIX
+from dray.replica.domains import Domains
+from dray.replica.replica import Replica
+from dray.telemetry import logger
+
+LEADER_EPOCH: Final = 0
+_READERS_MAX: Final = 4_096
+"""So many consumers that catch up are remembered for reading ahead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """Records of one stream, perhaps none."""
+
+    stream: StreamId
+    parts: list[Buffer]
+    """For each batch 16 bytes with its real base offset, and the rest as it is stored: send them as they are."""
+    size: int
+    """Bytes of all parts."""
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """Why there is nothing to send: `OffsetOutOfRange`, `StreamGone`, or one of kind UNAVAILABLE or CORRUPT."""
+
+    stream: StreamId
+    error: DrayError
+
+
+PartitionData: TypeAlias = Fetched | Failed
+
+
+class FetchService:
+    """What handlers ask for records."""
+
+    def __init__(
+        self, *, domains: Domains, objects: Objects, clock: Clock, settings: FetchSettings, cache: ObjectCache
+    ) -> None:
+        self.planner = Planner(domains)
+        self.reader = ObjectReader(objects, cache, clock, settings)
+        self._domains = domains
+        self._settings = settings
+        self._max_wait_s = settings.max_wait.total_seconds()
+        self._readers: OrderedDict[tuple[StreamId, int], int] = OrderedDict()
+        """By stream and the offset that comes next: up to where was read ahead."""
+
+    async def close(self) -> None:
+        """End the reads that are under way."""
+        await self.reader.close()
+
+    async def fetch(
+        self, requests: Sequence[PartitionRead], *, min_bytes: int, max_bytes: int, max_wait_ms: int
+    ) -> list[PartitionData]:
+        """Records for each request, in order; waits until there are `min_bytes`, an error, or `max_wait_ms` passed."""
+        question = _Question(self.planner, requests, min(max_bytes, self._settings.max_bytes))
+        looks = await self._await_bytes(question, min_bytes, max_wait_ms)
+        return await self._answer(question, looks)
+
+    def check_serving(self, replica: Replica) -> None:
+        """Raise unless this process may answer from its memory: the broker's own session is in the catalog (Q5)."""
+        self._domains.catalog.check_serving()
+        if replica.failed.done():
+            raise replica.failed.result()
+        if replica.session is not None:
+            replica.check_serving()
+
+    # -- waiting -----------------------------------------------------------
+
+    async def _await_bytes(self, question: "_Question", min_bytes: int, max_wait_ms: int) -> list[Look]:
+        looks = await self._look(question)
+        if max_wait_ms <= 0 or _is_enough(looks, min_bytes):
+            return looks
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + min(max_wait_ms / 1000, self._max_wait_s)
+        with ExitStack() as stack, telemetry.WAITING.track_inprogress():
+            event = asyncio.Event()
+            waiters = [
+                stack.enter_context(replica.waiter(streams, event)) for replica, streams in question.streams().items()
+            ]
+            while waiters:
+                waiters[0].clear()  # before looking: what comes later wakes again (F9)
+                looks = await self._look(question)
+                if _is_enough(looks, min_bytes) or not await waiters[0].wait(deadline - loop.time()):
+                    break
+        return looks
+
+    async def _look(self, question: "_Question") -> list[Look]:
+        """The plan; before it says "nothing" or "no" of a stream, its domain is synced (F8)."""
+        while True:
+            looks = self.planner.look(question.requests, question.max_bytes)
+            stale = question.unsure(looks)
+            if not stale:
+                return self._checked(question, looks)
+            for replica, failure in zip(stale, await asyncio.gather(*map(_sync, stale)), strict=True):
+                question.synced[replica] = failure
+
+    def _checked(self, question: "_Question", looks: list[Look]) -> list[Look]:
+        """The plan without what this process may not answer for."""
+        serving: dict[Replica, DrayError | None] = {}
+        for at, replica in enumerate(question.replicas):
+            if replica is None:
+                continue
+            if replica not in serving:
+                serving[replica] = self._not_serving(replica)
+            error = serving[replica] or (question.synced.get(replica) if _is_negative(looks[at]) else None)
+            if error is not None:
+                looks[at] = Refusal(error=error)
+        return looks
+
+    def _not_serving(self, replica: Replica) -> DrayError | None:
+        try:
+            self.check_serving(replica)
+        except DrayError as error:
+            return error
+        return None
+
+    # -- reading -----------------------------------------------------------
+
+    async def _answer(self, question: "_Question", looks: Sequence[Look]) -> list[PartitionData]:
+        runs = [run for look in looks if isinstance(look, Rows) for run in look.runs]
+        reads = iter(await self.reader.read(runs))
+        answers = []
+        for request, look in zip(question.requests, looks, strict=True):
+            if isinstance(look, Rows):
+                taken = [next(reads) for _ in look.runs]
+                answer = await self._records(request, look, taken)
+            else:
+                answer = _without_records(request.stream, look)
+            if isinstance(answer, Failed):
+                telemetry.ERRORS.labels(type(answer.error).__name__).inc()
+            answers.append(answer)
+        return answers
+
+    async def _records(self, request: PartitionRead, look: Rows, reads: list[RunRead]) -> PartitionData:
+        """What was read; if the first batch was not, a second try after a sync (F11)."""
+        if look.runs and not reads[0].views and _is_damage(reads[0].error):
+            self.reader.forget(look.runs[0].place.path)
+            again = await self._look_again(request, look)
+            if not isinstance(again, Rows):
+                return _without_records(request.stream, again)
+            look, reads = again, await self.reader.read(again.runs)
+        parts, size, following = _patch(look, reads)
+        if not parts and look.runs:
+            return Failed(stream=request.stream, error=_report(look, reads[0].error))
+        telemetry.BYTES.inc(size)
+        if parts:
+            self._remember(request, following, own=all(read.own for read in reads))
+        return Fetched(stream=request.stream, parts=parts, size=size, start=look.start, end=look.end)
+
+    async def _look_again(self, request: PartitionRead, before: Rows) -> Look:
+        replica = self.planner.replica_of(request.stream)
+        failure = await _sync(replica) or self._not_serving(replica)
+        if failure is not None:
+            return Refusal(error=failure)
+        return self.planner.look_at(request.stream, request.offset, before.size, MAX_BATCHES, oversize=True)
+
+    # -- reading ahead -----------------------------------------------------
+
+    def _remember(self, request: PartitionRead, following: int, *, own: bool) -> None:
+        """Read ahead of a consumer that goes on where it stopped, unless it is served from what was written here."""
+        ahead = self._readers.pop((request.stream, request.offset), None)
+        if ahead is None or own or not self.reader.readahead_limit:
+            ahead = following
+        else:
+            ahead = self._read_ahead(request.stream, following, max(ahead, following))
+        self._readers[request.stream, following] = ahead
+        if len(self._readers) > _READERS_MAX:
+            self._readers.popitem(last=False)
+
+    def _read_ahead(self, stream: StreamId, following: int, ahead: int) -> int:
+        """Begin reads behind `ahead`, so that they reach up to a window beyond `following`; returns how far."""
+        window = int(self._settings.readahead_bytes)
+        left = window - self.planner.bytes_between(stream, following, ahead)
+        if left < window // 2:
+            return ahead
+        look = self.planner.look_at(stream, ahead, left, MAX_BATCHES, oversize=False)
+        if not isinstance(look, Rows):
+            return ahead
+        self.reader.read_ahead(look.runs)
+        return look.next_offset
+
+
+class _Question:
+    """One request on its way: what it asks for, of whom, and what is known to be fresh."""
+
+    __slots__ = ("max_bytes", "replicas", "requests", "synced")
+
+    def __init__(self, planner: Planner, requests: Sequence[PartitionRead], max_bytes: int) -> None:
+        self.requests = requests
+        self.max_bytes = max_bytes
+        self.replicas = [planner.find_replica(request.stream) for request in requests]
+        self.synced: dict[Replica, DrayError | None] = {}
+        """Domains that were asked for their tail since the request came; with the error if that failed."""
+
+    def streams(self) -> dict[Replica, list[StreamId]]:
+        """What to wait for in each domain."""
+        found: dict[Replica, list[StreamId]] = {}
+        for request, replica in zip(self.requests, self.replicas, strict=True):
+            if replica is not None:
+                found.setdefault(replica, []).append(request.stream)
+        return found
+
+    def unsure(self, looks: Sequence[Look]) -> list[Replica]:
+        """Domains that must be synced before these looks may be told (F8)."""
+        unsure: dict[Replica, None] = {}
+        for look, replica in zip(looks, self.replicas, strict=True):
+            if replica is not None and _is_negative(look) and replica not in self.synced:
+                unsure[replica] = None
+        return list(unsure)
+
+
+async def _sync(replica: Replica) -> DrayError | None:
+    try:
+        await replica.sync()
+    except DrayError as error:
+        return error
+    return None
+
+
+def _is_negative(look: Look) -> bool:
+    """Does it say that something is not there?"""
+    return not isinstance(look, Rows)
+
+
+def _is_enough(looks: Sequence[Look], min_bytes: int) -> bool:
+    """Is there an error, nothing to wait for, or enough to send?"""
+    size = batches = 0
+    for look in looks:
+        if isinstance(look, Refusal):
+            return True
+        if isinstance(look, Rows):
+            size += look.size
+            batches += look.batches
+    return not looks or size >= min_bytes or batches >= MAX_BATCHES
+
+
+def _is_damage(error: DrayError | None) -> bool:
+    return isinstance(error, Corrupt | NotFound)
+
+
+def _patch(look: Rows, reads: Sequence[RunRead]) -> tuple[list[Buffer], int, int]:
+    """The parts to send, up to the first batch that could not be read; their size, and the offset behind them."""
+    parts: list[Buffer] = []
+    size, following = 0, look.next_offset
+    pack, head = PREFIX.pack, PREFIX.size
+    for run, read in zip(look.runs, reads, strict=True):
+        for row, view in zip(run.rows, read.views, strict=False):
+            parts += (pack(row.start, row.size - LENGTH_FROM, LEADER_EPOCH), view[head:])
+            size += row.size
+            following = row.end
+        if read.error is not None:
+            break
+    return parts, size, following
+
+
+def _without_records(stream: StreamId, look: Look) -> PartitionData:
+    match look:
+        case Refusal(error=error):
+            return Failed(stream=stream, error=error)
+        case AtEnd(start=start, end=end) | Rows(start=start, end=end):
+            return Fetched(stream=stream, parts=[], size=0, start=start, end=end)
+
+
+def _report(look: Rows, error: DrayError | None) -> DrayError:
+    """The error of a batch that could not be read twice."""
+    row = look.runs[0].rows[0]
+    if error is None or not _is_damage(error):
+        return error or DamagedObject("nothing was read", name=look.runs[0].place.path)
+    path = look.runs[0].place.path
+    logger().error(telemetry.DAMAGED, name=path, offset=row.start, position=row.position, error=str(error))
+    damaged = DamagedObject("records cannot be read: their object is missing or damaged", name=path, offset=row.start)
+    damaged.__cause__ = error
+    return damaged

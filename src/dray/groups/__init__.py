@@ -1,0 +1,1 @@
+"""Groups: how far each has come."""

@@ -1,0 +1,182 @@
+"""What may be wrong with a machine, a directory or a store, found before it hurts.
+
+Every check says what it saw and, where something is wrong, what to do. Nothing
+is changed but for a probe that is written beside the data and removed again.
+"""
+
+import asyncio
+import resource
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from dray.clock import SystemClock
+from dray.config import Config
+from dray.disk import DirectoryInUse, DirectoryLock, LocalDisk
+from dray.errors import DrayError, NotFound
+from dray.ids import SystemEntropy
+from dray.log.settings import LogSettings
+from dray.node.broker import store_options
+from dray.node.directory import DataDirectory
+from dray.node.inspection import current_machine, inspect
+from dray.node.settings import BrokerSettings
+from dray.objects.cluster import bound_to
+from dray.objects.opening import Effects, open_store
+from dray.objects.probe import probe
+from dray.objects.settings import ObjectsSettings
+from dray.offload import ThreadOffload
+from dray.records import kernel
+
+FILES_WANTED: Final = 4_096
+SLOW_SYNC_MS: Final = 50
+FREE_WANTED: Final = 1 << 30
+SKEW_MS: Final = 3_600_000
+
+
+class State(Enum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What one check saw."""
+
+    check: str
+    state: State
+    saw: str
+    next: str = ""
+
+
+async def examine(config: Config) -> AsyncIterator[Finding]:
+    """Run every check, one after the other."""
+    directory = DataDirectory(config.get(BrokerSettings).data.absolute(), config.get(LogSettings).directory)
+    checks: tuple[tuple[str, Callable[[], Awaitable[Finding]]], ...] = (
+        ("kernel", _kernel),
+        ("limits", _limits),
+        ("directory", lambda: _directory(directory)),
+        ("disk", lambda: _disk(directory)),
+        ("store", lambda: _store(config, directory)),
+        ("log", lambda: _log(directory)),
+    )
+    for name, check in checks:
+        try:
+            yield await check()
+        except DrayError as error:
+            yield Finding(check=name, state=State.FAIL, saw=str(error), next=error.kind.value)
+
+
+async def _kernel() -> Finding:
+    if kernel.EXTENSION_LOADED:
+        return Finding(check="kernel", state=State.OK, saw="the C kernel for records is loaded")
+    return Finding(
+        check="kernel",
+        state=State.WARN,
+        saw="the C kernel for records is not there; the Python twin serves, at a hundredth of its speed",
+        next="install a C compiler and Python's headers, and install dray again",
+    )
+
+
+async def _limits() -> Finding:
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files >= FILES_WANTED:
+        return Finding(check="limits", state=State.OK, saw=f"{files} open files allowed")
+    return Finding(
+        check="limits",
+        state=State.WARN,
+        saw=f"only {files} open files allowed, and every client connection is one",
+        next=f"raise it: ulimit -n {FILES_WANTED}",
+    )
+
+
+async def _directory(directory: DataDirectory) -> Finding:
+    disk = LocalDisk()
+    try:
+        identity = directory.read_identity(disk)
+    except NotFound:
+        return Finding(check="directory", state=State.OK, saw=f"{directory.root} is not a data directory yet")
+    try:
+        DirectoryLock(directory.root).release()
+    except DirectoryInUse as error:
+        return Finding(check="directory", state=State.OK, saw=f"cluster {identity.cluster_id}; in use: {error}")
+    return Finding(check="directory", state=State.OK, saw=f"cluster {identity.cluster_id}; nobody uses it")
+
+
+async def _disk(directory: DataDirectory) -> Finding:
+    """Room, and what a sync costs here."""
+    home = directory.root
+    while not home.exists():
+        home = home.parent
+    free = shutil.disk_usage(home).free
+    milliseconds = sorted(_sync_ms(LocalDisk(), home / f".dray-doctor-{number}") for number in range(5))[2]
+    saw = f"{free / 2**30:.1f} GiB free; a synced write takes {milliseconds:.1f} ms"
+    if free < FREE_WANTED:
+        return Finding(check="disk", state=State.WARN, saw=saw, next="free some space: a full disk refuses writes")
+    if milliseconds > SLOW_SYNC_MS:
+        return Finding(
+            check="disk", state=State.WARN, saw=saw, next="every acknowledgement waits for this: use a faster disk"
+        )
+    return Finding(check="disk", state=State.OK, saw=saw)
+
+
+def _sync_ms(disk: LocalDisk, path: Path) -> float:
+    clock = SystemClock()
+    file = disk.create(path)
+    try:
+        before = clock.boot_ns()
+        file.write([bytes(4096)])
+        file.sync()
+        return (clock.boot_ns() - before) / 1e6
+    finally:
+        file.close()
+        disk.remove(path)
+
+
+async def _store(config: Config, directory: DataDirectory) -> Finding:
+    """Whether the store takes a name only once, which everything stands on."""
+    settings = config.get(ObjectsSettings)
+    if settings.url is None and not directory.objects.exists():
+        return Finding(check="store", state=State.OK, saw="records will be kept in the data directory")
+    offload = ThreadOffload(2)
+    effects = Effects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=offload)
+    objects = await open_store(settings.url or str(directory.objects), store_options(settings), effects)
+    try:
+        owner = await bound_to(objects)
+        await probe(objects, effects.entropy)
+    finally:
+        await objects.close()
+        offload.close()
+    saw = "create-only puts are honoured"
+    return Finding(check="store", state=State.OK, saw=f"{saw}; bound to cluster {owner}" if owner else saw)
+
+
+async def _log(directory: DataDirectory) -> Finding:
+    disk = LocalDisk()
+    try:
+        async with asyncio.timeout(60), inspect(directory, 0, disk) as inspected:
+            if inspected.damage is not None:
+                return Finding(
+                    check="log",
+                    state=State.FAIL,
+                    saw=f"the log is damaged at position {inspected.damage.position}: {inspected.damage.reason}",
+                    next=f"restore a backup, or run: drayd admin meta recover {directory.root}",
+                )
+            machine = await current_machine(inspected)
+    except NotFound:
+        return Finding(check="log", state=State.OK, saw="there is no log yet")
+    skew = SystemClock().wall_ms() - machine.time_ms
+    saw = f"{machine.position} entries, digest {machine.digest:016x}"
+    if abs(skew) > SKEW_MS and machine.sessions.live:
+        return Finding(
+            check="log",
+            state=State.WARN,
+            saw=f"{saw}; this machine's clock is {skew / 3_600_000:+.1f} h from the log's time",
+            next="correct the clock; if it is right, start once with --set broker.accept_clock=true",
+        )
+    return Finding(check="log", state=State.OK, saw=saw)

@@ -1,0 +1,49 @@
+"""Settings of a broker process as a whole."""
+
+from pathlib import Path
+
+from pydantic import Field
+
+from dray.config import Section
+
+
+class BrokerSettings(Section):
+    """Who this broker is, and where it keeps what it must not lose."""
+
+    data: Path = Path("dray-data")
+    """The data directory: log, checkpoints, and, unless `objects.url` says otherwise, the records."""
+
+    id: int = Field(default=-1, ge=-1, le=(1 << 31) - 1)
+    """The broker id that clients see. -1: one is given by the cluster and kept."""
+
+    zone: str = Field(default="", max_length=100)
+    """The zone of this broker; it is part of the names of the objects it writes."""
+
+    rack: str = Field(default="", max_length=100)
+    """The rack that clients are told."""
+
+    accept_clock: bool = False
+    """Believe this machine's clock although it is far ahead of the log's time. For one start, after you looked."""
+
+
+class KafkaSettings(Section):
+    """The Kafka port."""
+
+    listen: str = "127.0.0.1:9092"
+    """HOST:PORT to serve on; port 0 takes a free one."""
+
+    advertise: str | None = None
+    """HOST:PORT that clients are told to connect to. Not set: where this broker listens."""
+
+    max_connections: int = Field(default=10_000, ge=1)
+    """Connections at a time; one more is closed at once."""
+
+
+class TopicSettings(Section):
+    """What topics are like when nobody says otherwise."""
+
+    auto_create: bool = False
+    """Make a topic when a client asks for one that does not exist. On in `drayd dev`."""
+
+    partitions: int = Field(default=1, ge=1, le=3_000)
+    """Partitions of a topic about which nothing was said."""

@@ -1,0 +1,1 @@
+"""Retention: what time, size and deletion take away, until it is gone from the store."""

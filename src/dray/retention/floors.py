@@ -1,0 +1,156 @@
+"""Log starts that rise by time and size, and streams that are closed: rows go, in slices.
+
+Everything is looked up here first and judged by the machine afterwards, so
+that nothing is proposed that could not do anything.
+
+Invariants
+    RT2  A command is proposed only if it would take a row away as far as this
+         replica knows: a broker with nothing due writes nothing.
+    RT3  Records of a topic that only compacts, or whose configs make no
+         sense, are not taken away.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from dray.machine.commands import CloseStream, FloorReason, RaiseFloor
+from dray.machine.machine import Machine
+from dray.machine.names import StreamId, TopicId
+from dray.machine.streams import Stream
+from dray.machine.topics import Topic
+from dray.replica.replica import Replica
+from dray.retention import telemetry
+from dray.telemetry import logger
+from dray.topics.configs import TopicConfig, meaning
+
+SLICE_ROWS: Final = 1_000
+"""Rows that one command takes: producers do not wait long behind it (Q8)."""
+TOGETHER: Final = 64
+"""Streams whose commands share an entry."""
+BREATH: Final = 512
+"""Streams that are looked at before others get a turn on the loop."""
+
+Slice: TypeAlias = RaiseFloor | CloseStream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What a topic's configs mean for its streams; -1: no bound."""
+
+    retention_ms: int = -1
+    retention_bytes: int = -1
+
+
+KEEP: Final = Rules()
+
+
+@dataclass(slots=True)
+class RuleBook:
+    """The rules of every topic, read again only when a topic was altered."""
+
+    _known: dict[TopicId, tuple[int, Rules]] = field(default_factory=dict)
+
+    def of(self, topic: Topic | None) -> Rules:
+        if topic is None:
+            return KEEP
+        known = self._known.get(topic.id)
+        if known is None or known[0] != topic.revision:
+            known = self._known[topic.id] = (topic.revision, read_rules(topic))
+        return known[1]
+
+    def forget(self, catalog: Machine) -> None:
+        """Let go of topics that are no more."""
+        self._known = {topic: known for topic, known in self._known.items() if catalog.topics.find(topic) is not None}
+
+
+def read_rules(topic: Topic) -> Rules:
+    """RT3"""
+    try:
+        config: TopicConfig = meaning(topic.configs)
+    except ValueError as error:
+        logger().error(telemetry.BAD_CONFIG, topic=topic.name, error=str(error))
+        return KEEP  # RT3
+    if not config.deletes:
+        return KEEP  # RT3
+    return Rules(retention_ms=config.retention_ms, retention_bytes=config.retention_bytes)
+
+
+def due(machine: Machine, stream: Stream, rules: Rules) -> Slice | None:
+    """The next command that would take rows of a stream away, if there is one (RT2)."""
+    if stream.closed:
+        return CloseStream(stream=stream.id, limit=SLICE_ROWS)
+    index = stream.index
+    if not len(index):
+        return None
+    if index.first_start < stream.start and index.count_below(stream.start):
+        # A deletion of records, or a larger slice, whose proposer went away.
+        return RaiseFloor(
+            stream=stream.id, reason=FloorReason.DELETE_RECORDS, bound=stream.start, limit=SLICE_ROWS
+        )  # fmt: skip
+    if rules.retention_ms >= 0 and not machine.timeline.paused:
+        stamp = index.stamps(1)[0]
+        if stamp < 0:
+            stamp = machine.objects.created_ms(index.objects(1)[0])
+        if stamp + rules.retention_ms < machine.time_ms:
+            return RaiseFloor(
+                stream=stream.id, reason=FloorReason.TIME, bound=rules.retention_ms, limit=SLICE_ROWS
+            )  # fmt: skip
+    if rules.retention_bytes >= 0 and index.count_within(index.size - rules.retention_bytes):
+        return RaiseFloor(
+            stream=stream.id, reason=FloorReason.SIZE, bound=rules.retention_bytes, limit=SLICE_ROWS
+        )  # fmt: skip
+    return None
+
+
+class Floors:
+    """Raises the floors of one domain's streams after another's."""
+
+    def __init__(self, catalog: Replica) -> None:
+        self._catalog = catalog
+        self._rules = RuleBook()
+
+    async def find(self, replica: Replica) -> list[StreamId]:
+        """The streams of a domain that have rows due."""
+        found = []
+        for count, number in enumerate(list(replica.machine.streams.open), 1):
+            if self._due(replica, number) is not None:
+                found.append(number)
+            if count % BREATH == 0:
+                await asyncio.sleep(0)
+        return found
+
+    async def run(self, replica: Replica) -> None:
+        """Take away what is due in a domain."""
+        self._rules.forget(self._catalog.machine)
+        found = await self.find(replica)
+        for at in range(0, len(found), TOGETHER):
+            await self._slice_by_slice(replica, found[at : at + TOGETHER])
+
+    async def _slice_by_slice(self, replica: Replica, streams: Sequence[StreamId]) -> None:
+        while slices := [command for number in streams if (command := self._due(replica, number)) is not None]:
+            before = [_kept_from(replica.machine, command.stream) for command in slices]
+            await replica.propose(*slices)
+            after = [_kept_from(replica.machine, command.stream) for command in slices]
+            for command, old, new in zip(slices, before, after, strict=True):
+                telemetry.DROPPED.labels(_reason(command)).inc(max(0, new - old))
+            if before == after:
+                return  # refused, or others filled the entry: the next pass goes on
+
+    def _due(self, replica: Replica, number: StreamId) -> Slice | None:
+        machine = replica.machine
+        stream = machine.streams.find(number)
+        if stream is None:
+            return None
+        return due(machine, stream, self._rules.of(self._catalog.machine.topics.find(stream.topic_id)))
+
+
+def _kept_from(machine: Machine, number: StreamId) -> int:
+    """The first offset of a stream that is still there; -1: the stream is forgotten."""
+    stream = machine.streams.find(number)
+    return -1 if stream is None else stream.index.first_start
+
+
+def _reason(command: Slice) -> str:
+    return "closed" if isinstance(command, CloseStream) else command.reason.name.lower()

@@ -1,0 +1,86 @@
+"""Retention, as a service: three loops that look, and propose what is due.
+
+    retain   log starts rise, closed streams go, dead objects leave the store
+    expire   idle producers and old committed offsets are forgotten
+    sweep    orphans of ended sessions leave the store
+
+The machine decides every step by its own time; this service only asks. A
+pass that fails is cut short and the next one goes on, since every step can be
+repeated by anybody.
+
+Invariants
+    RT10  A step that fails in one domain hinders no other step and no other
+          domain.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+from dray.clock import Clock
+from dray.errors import DrayError
+from dray.objects.port import Objects
+from dray.replica.domains import Domains
+from dray.retention import telemetry
+from dray.retention.expiry import Expiry
+from dray.retention.floors import Floors
+from dray.retention.garbage import Garbage
+from dray.retention.orphans import Orphans
+from dray.retention.settings import RetentionSettings
+from dray.retention.turns import Turns
+from dray.telemetry import logger
+
+
+class RetentionService:
+    """What keeps the disk from growing for ever."""
+
+    def __init__(
+        self, *, domains: Domains, store: Objects, clock: Clock, settings: RetentionSettings | None = None
+    ) -> None:
+        self._settings = settings or RetentionSettings()
+        self._clock = clock
+        self._turns = Turns(domains)
+        self._floors = Floors(domains.catalog)
+        self._garbage = Garbage(store, self._settings)
+        self._expiry = Expiry(domains.catalog, self._settings)
+        self._orphans = Orphans(domains=domains, store=store, clock=clock, settings=self._settings)
+
+    async def run(self) -> None:
+        """Look and propose, for ever."""
+        settings = self._settings
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._every(settings.interval, self.retain))
+            tasks.create_task(self._every(settings.expiry_interval, self.expire))
+            tasks.create_task(self._every(settings.sweep_interval, self.sweep))
+
+    async def retain(self) -> None:
+        """One look at log starts, closed streams and dead objects."""
+        mine = await self._turns.take()
+        for domain, replica in mine:
+            await self._attempt("floors", domain, self._floors.run(replica))
+            await self._attempt("garbage", domain, self._garbage.run(replica))
+        for domain, replica in self._turns.others(mine):
+            undone = self._garbage.undone(replica) or bool(await self._floors.find(replica))
+            self._turns.watch(domain, undone=undone)
+
+    async def expire(self) -> None:
+        """One look at producers and committed offsets."""
+        for domain, replica in self._turns.mine():
+            await self._attempt("expiry", domain, self._expiry.run(replica))
+
+    async def sweep(self) -> None:
+        """One look at what ended sessions left behind."""
+        await self._attempt("sweep", None, self._orphans.run(self._turns.mine()))
+
+    async def _attempt(self, step: str, domain: int | None, work: Awaitable[object]) -> None:
+        try:
+            await work
+        except DrayError as error:
+            logger().warning(telemetry.FAILED, step=step, domain=domain, error=str(error))  # RT10
+
+    async def _every(self, interval: timedelta, look: Callable[[], Awaitable[None]]) -> None:
+        # A process that starts again and again must get to every look: the first comes soon.
+        await self._clock.sleep(self._settings.interval.total_seconds())
+        while True:
+            await look()
+            await self._clock.sleep(interval.total_seconds())

@@ -1,0 +1,138 @@
+"""Fetch (1): records of partitions, whole batches, waited for if there are none.
+
+Left out: fetch sessions are declined (session id 0 in every answer, so every
+client keeps sending full requests), aborted transactions (there are none:
+`read_committed` reads the same), followers.
+"""
+
+from typing import Final
+
+from dray.errors import DrayError, Kind
+from dray.fetch.errors import OffsetOutOfRange, StreamGone
+from dray.fetch.plan import PartitionRead
+from dray.fetch.service import Fetched, PartitionData
+from dray.machine.names import TopicId
+from dray.machine.topics import Topic
+from dray.records.layout import Codec
+from dray.routing.service import LEADER_EPOCH
+from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
+from dray.servers.kafka.handler import Context, Endpoint, Services
+from dray.servers.kafka.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from dray.servers.kafka.messages.fetch import PartitionData as PartitionAnswer
+from dray.topics.errors import UnknownTopic
+
+_FIRST_WITH_ZSTD: Final = 10
+_FIRST_WITH_IDS: Final = 13
+_ATTRIBUTES_LOW: Final = 22 - 16
+"""Where the low byte of a batch's attributes lies in the second of its parts."""
+
+
+async def handle(request: FetchRequest, context: Context) -> FetchResponse:
+    if request.session_id != 0 and request.session_epoch > 0:
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    places: list[tuple[FetchTopic, list[PartitionRead | ErrorCode]]] = [
+        (topic, await _reads(topic, context)) for topic in request.topics
+    ]
+    reads = [read for _, found in places for read in found if isinstance(read, PartitionRead)]
+    refused = len(reads) < sum(len(found) for _, found in places)
+    answers = iter(
+        await context.services.fetch.fetch(
+            reads,
+            min_bytes=request.min_bytes,
+            max_bytes=request.max_bytes,
+            max_wait_ms=0 if refused or not reads else request.max_wait_ms,
+        )
+    )
+    responses = []
+    for topic, found in places:
+        partitions = [
+            _refusal(asked, read) if isinstance(read, ErrorCode) else _answer(asked, next(answers), context.version)
+            for asked, read in zip(topic.partitions, found, strict=True)
+        ]
+        responses.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=partitions))
+    return FetchResponse(responses=responses)
+
+
+async def _reads(asked: FetchTopic, context: Context) -> list[PartitionRead | ErrorCode]:
+    services, by_id = context.services, context.version >= _FIRST_WITH_IDS
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        topic = await _find(asked, services, by_id=by_id)
+    except UnknownTopic:
+        return [unknown for _ in asked.partitions]
+    except DrayError as error:
+        return [code_for(error, Family.DATA) for _ in asked.partitions]
+    return [await _read(topic, partition, services) for partition in asked.partitions]
+
+
+async def _find(asked: FetchTopic, services: Services, *, by_id: bool) -> Topic:
+    if by_id:
+        return services.topics.peek_id(TopicId(asked.topic_id)) or await services.topics.find_id(
+            TopicId(asked.topic_id)
+        )
+    return services.topics.peek(asked.topic) or await services.topics.find(asked.topic)
+
+
+async def _read(topic: Topic, asked: FetchPartition, services: Services) -> PartitionRead | ErrorCode:
+    if asked.current_leader_epoch > LEADER_EPOCH:
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+    if not 0 <= asked.partition < topic.visible:
+        await services.domains.catalog.sync()
+        if not 0 <= asked.partition < topic.visible:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return PartitionRead(
+        stream=topic.streams[asked.partition], offset=asked.fetch_offset, max_bytes=asked.partition_max_bytes
+    )
+
+
+def _answer(asked: FetchPartition, found: PartitionData, version: int) -> PartitionAnswer:
+    if not isinstance(found, Fetched):
+        return _refusal(asked, _code(found.error))
+    if version < _FIRST_WITH_ZSTD and any(part[_ATTRIBUTES_LOW] & 0x07 == Codec.ZSTD for part in found.parts[1::2]):
+        return _refusal(asked, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    return PartitionAnswer(
+        partition_index=asked.partition,
+        high_watermark=found.end,
+        last_stable_offset=found.end,
+        log_start_offset=found.start,
+        records=found.parts,
+    )
+
+
+def _code(error: DrayError) -> ErrorCode:
+    if isinstance(error, OffsetOutOfRange):
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    if isinstance(error, StreamGone):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if error.kind is Kind.CORRUPT:
+        return ErrorCode.KAFKA_STORAGE_ERROR  # retriable: nothing is skipped, an operator may bring the object back
+    return code_for(error, Family.DATA)
+
+
+def _refusal(asked: FetchPartition, code: ErrorCode) -> PartitionAnswer:
+    return PartitionAnswer(
+        partition_index=asked.partition, error_code=code, high_watermark=-1, last_stable_offset=-1, log_start_offset=-1
+    )
+
+
+def refuse(request: FetchRequest, code: ErrorCode) -> FetchResponse:
+    return FetchResponse(
+        error_code=code,
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[_refusal(partition, code) for partition in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+ENDPOINT: Final = Endpoint(handle=handle, refuse=refuse)

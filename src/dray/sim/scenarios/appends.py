@@ -1,0 +1,76 @@
+"""Appends through several brokers, and LATEST while they happen.
+
+Producers with and without ids send to shared streams through any broker;
+crashes, pauses, cuts, lost replies and late copies strike; then everything
+heals, every broker must take requests again, and the log, the replicas, a
+fresh fold and what the clients saw must agree (`workload` says in what).
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from dray.sim.brokers import Cluster
+from dray.sim.nemesis import Fault, Nemesis, clock_drift, clock_jump, crash, partition, pause, rough_weather
+from dray.sim.network import ROUGH
+from dray.sim.workload import Workload
+from dray.sim.world import World
+
+WORK_SECONDS: Final = 60.0
+REST_SECONDS: Final = ROUGH.copy_within + 30.0
+PROGRESS_SECONDS: Final = 120.0
+
+
+def everything() -> list[Fault]:
+    return [crash(), pause(), partition(), rough_weather(ROUGH), clock_jump(), clock_drift()]
+
+
+async def appends(world: World) -> None:
+    """R-011..R-014, R-018..R-021, R-043, R-044, R-100, R-101"""
+    await run(world, Cluster(world, nodes=world.dice("size").randint(2, 3)), everything)
+
+
+async def latest(world: World) -> None:
+    """R-012: many readers, few writers, processes that lag."""
+    cluster = Cluster(world)
+    await run(world, cluster, lambda: [pause(), partition(longest=10.0), rough_weather(ROUGH)], readers=6, plain=1)
+
+
+async def run(
+    world: World,
+    cluster: Cluster,
+    faults: Callable[[], list[Fault]],
+    *,
+    readers: int = 2,
+    plain: int = 2,
+    work_seconds: float = WORK_SECONDS,
+) -> Workload:
+    """Work under faults, heal, come to rest, compare."""
+    workload = Workload(cluster)
+    cluster.start()
+    await world.within(PROGRESS_SECONDS, cluster.create_topic(3), "a topic is created in fair weather")
+    await world.within(PROGRESS_SECONDS, _open_sessions(cluster), "every broker opens its session")
+    workload.start(readers=readers, plain=plain)
+    nemesis = Nemesis(world, faults(), period=10.0)
+    world.network.start(nemesis.run())
+    await asyncio.sleep(work_seconds)
+    nemesis.heal()
+    workload.history.working = False
+    await finish(world, cluster, workload)
+    return workload
+
+
+async def _open_sessions(cluster: Cluster) -> None:
+    for broker in cluster.live():
+        await cluster.ask(lambda broker: broker.replica.open_session(), broker=broker)
+
+
+async def finish(world: World, cluster: Cluster, workload: Workload) -> None:
+    """After heal: progress within a bound, and one truth."""
+    await asyncio.sleep(REST_SECONDS)  # the latest copy may still be under way
+    missing = [name for name, node in world.nodes.items() if node.restart_after is not None and not node.alive]
+    world.check(not missing, "a node is not back after heal", nodes=missing)
+    await world.within(PROGRESS_SECONDS, workload.prove_progress(), "every broker works after heal")
+    world.check(bool(workload.history.reads), "nothing was read: the run proves nothing")
+    await workload.check()
+    await cluster.compare_states()

@@ -1,0 +1,84 @@
+"""An old copy of the log is restored under running brokers.
+
+Everyone has seen entries that are gone now, and their positions are given to
+others. Checked: every replica that can tell stops (Q6, R-050); until it stops
+it never says that less exists than it said before; nothing is deleted from the
+bucket afterwards, though collectors run all the time.
+"""
+
+import asyncio
+from typing import Final
+
+from dray.replica.errors import Diverged
+from dray.sim.brokers import Cluster
+from dray.sim.nemesis import Nemesis, pause, rough_weather
+from dray.sim.network import ROUGH
+from dray.sim.scenarios.appends import PROGRESS_SECONDS
+from dray.sim.scenarios.garbage import GRACE_MS, Collector
+from dray.sim.workload import Workload
+from dray.sim.world import World
+
+WORK_SECONDS: Final = 30.0
+STOP_SECONDS: Final = 60.0
+LAST_ANSWER_SECONDS: Final = 25.0
+IN_FLIGHT_SECONDS: Final = 0.1
+"""How long a deletion that was sent before may be under way."""
+
+
+async def rollback(world: World) -> None:
+    """R-050, Q6"""
+    dice = world.dice("rollback")
+    cluster = Cluster(world, min_grace_ms=GRACE_MS)
+    cluster.expected = (*cluster.expected, Diverged)
+    workload = Workload(cluster)
+    cluster.beside.append(lambda broker: Collector(broker).run())
+    cluster.start()
+    await world.within(PROGRESS_SECONDS, cluster.create_topic(2), "a topic is created in fair weather")
+    workload.start(plain=2, idempotent=1, readers=3, committers=1)
+    nemesis = Nemesis(world, [pause(longest=10.0), rough_weather(ROUGH)], period=10.0)
+    world.network.start(nemesis.run())
+    await asyncio.sleep(WORK_SECONDS)
+    nemesis.heal()
+    await world.within(PROGRESS_SECONDS, _all_know_the_tail(cluster), "every broker follows after heal")
+    for node in world.nodes.values():
+        node.restart_after = None  # an operator must look
+    cluster.log.on_landed = None  # what lands now is no longer the log that was
+    workload.rolled_back()
+    cluster.log.rollback(dice.choice([1, 2, 5, 20, 100]))
+    await asyncio.sleep(IN_FLIGHT_SECONDS)
+    stored = await cluster.bucket.names()
+    await asyncio.sleep(STOP_SECONDS)
+    workload.history.working = False
+    await asyncio.sleep(LAST_ANSWER_SECONDS)
+    if cluster.live():
+        await _check_survivors(world, cluster)
+    else:
+        missing = sorted(set(stored).difference(await cluster.bucket.names()))
+        world.check(not missing, "something was deleted after the rollback", names=missing)
+
+
+async def _check_survivors(world: World, cluster: Cluster) -> None:
+    """Who saw what was lost, and looked again only when its place was filled or skipped, cannot know.
+
+    Such replicas are of one mind, and nobody may join them: their entries name what the log does not hold.
+    """
+    digests: dict[int, int] = {}
+    for broker in cluster.live():
+        machine = broker.replica.machine
+        agreed = digests.setdefault(machine.position, machine.digest)
+        world.check(agreed == machine.digest, "two replicas serve two histories", position=machine.position)
+    newcomer = cluster.add("newcomer")
+    newcomer.restart_after = None
+    process = newcomer.start()
+    await asyncio.sleep(STOP_SECONDS)
+    world.check(isinstance(process.error, Diverged), "a fresh replica joins a log that was rolled back")
+
+
+async def _all_know_the_tail(cluster: Cluster) -> None:
+    while True:
+        tail = cluster.log.tail()
+        if len(cluster.live()) == len(cluster.world.nodes) and all(
+            broker.replica.machine.position >= tail for broker in cluster.live()
+        ):
+            return
+        await asyncio.sleep(0.01)

@@ -1,0 +1,322 @@
+"""Clients of a simulated cluster, what they saw, and whether that can be true.
+
+Each batch has bytes that no other batch has, so the final log tells for each
+whether it is there, where, and how often. An answer is one of three: acked at
+an offset, surely not taken, or unknown.
+
+Checked: offsets are dense in commit order (R-011); what was acked is there
+once, at its offset, for every later reader through any broker (R-012); what
+was refused is nowhere, what is unknown is there once at most (R-014, R-044);
+an ack before a send is an offset below it (R-018); with a producer id nothing
+is there twice, whoever took it (R-100, R-101); LATEST, the log end and
+committed offsets never go back (R-020).
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from enum import Enum
+from random import Random
+from typing import Final
+
+from dray.errors import DrayError, NotFound
+from dray.machine.commands import AllocateProducerId
+from dray.machine.index import IndexRow
+from dray.machine.machine import Machine
+from dray.machine.names import StreamId
+from dray.machine.verdicts import Accepted, BatchVerdict, Duplicate, ProducerAllocated, Rejected
+from dray.sim.brokers import Batch, Broker, Cluster, path_of, surely_not
+
+PAYLOAD_BYTES: Final = 72
+
+
+class Fate(Enum):
+    """What a client knows of its batch."""
+
+    UNKNOWN = "unknown"
+    ACKED = "acked"
+    REFUSED = "refused"
+
+
+@dataclass(slots=True, eq=False)
+class Sent:
+    """One batch as its client saw it."""
+
+    batch: Batch
+    sent_at: float
+    fate: Fate = Fate.UNKNOWN
+    acked_at: float = 0.0
+    base: int = -1
+
+
+@dataclass(slots=True)
+class History:
+    """Everything that clients saw."""
+
+    sent: list[Sent] = field(default_factory=list)
+    acked: list[Sent] = field(default_factory=list)
+    """In order of their acks."""
+    ends: dict[StreamId, int] = field(default_factory=dict)
+    """The highest end of a stream that anybody was told of."""
+    committed: dict[str, int] = field(default_factory=dict)
+    sent_commits: dict[str, int] = field(default_factory=dict)
+    working: bool = True
+    reads: int = 0
+
+
+class Workload:
+    """Producers, readers and committers; all of them outside the processes."""
+
+    def __init__(self, cluster: Cluster, *, pause: float = 2.0) -> None:
+        self.cluster = cluster
+        self.world = cluster.world
+        self.history = History()
+        self.may_vanish = False
+        """Retention runs: acked records may go from the front."""
+        self._truth_is_known = True
+        self._pause = pause
+        self._counter = 0
+
+    def start(self, *, plain: int = 2, idempotent: int = 2, readers: int = 2, committers: int = 1) -> None:
+        work = [
+            *((self._plain, f"plain-{n}") for n in range(plain)),
+            *((self._idempotent, f"producer-{n}") for n in range(idempotent)),
+            *((self._read, f"reader-{n}") for n in range(readers)),
+            *((self._commit, f"group-{n}") for n in range(committers)),
+        ]
+        for client, name in work:
+            self.world.network.start(client(name, self.world.dice(f"client/{name}")))
+
+    async def _think(self, dice: Random) -> None:
+        await asyncio.sleep(dice.random() ** 2 * self._pause)
+
+    # Producers.
+
+    def batch(self, dice: Random, name: str, stream: StreamId, **place: int) -> Batch:
+        self._counter += 1
+        payload = f"{name}/{self._counter}/{stream}".encode().ljust(PAYLOAD_BYTES, b".")
+        return Batch(stream=stream, payload=payload, records=dice.randint(1, 4), **place)
+
+    def note(self, batch: Batch) -> Sent:
+        sent = Sent(batch=batch, sent_at=self.world.loop.time())
+        self.history.sent.append(sent)
+        return sent
+
+    async def _plain(self, name: str, dice: Random) -> None:
+        """Without producer ids: one try for each batch, several streams in one object."""
+        while self.history.working:
+            await self._think(dice)
+            streams = dice.sample(self.cluster.streams, dice.randint(1, len(self.cluster.streams)))
+            sent = [self.note(self.batch(dice, name, stream)) for stream in streams]
+            await self.try_once(sent)
+
+    async def try_once(self, sent: list[Sent], *, broker: Broker | None = None) -> bool:
+        """Send batches together, once; whether they were acked."""
+        batches = [one.batch for one in sent]
+        try:
+            verdicts = await self.cluster.ask(lambda broker: broker.produce(batches), broker=broker)
+        except DrayError as error:
+            if surely_not(error):
+                for one in sent:
+                    one.fate = Fate.REFUSED
+            return False
+        for one, verdict in zip(sent, verdicts, strict=True):
+            self.settle(one, verdict)
+        return True
+
+    def settle(self, sent: Sent, verdict: BatchVerdict) -> None:
+        """A broker has judged a batch."""
+        match verdict:
+            case Accepted(base=base) | Duplicate(base=base):
+                again = sent.fate is Fate.ACKED
+                self.world.check(
+                    not again or sent.base == base, "one batch has two offsets", first=sent.base, then=base
+                )
+                if not again:
+                    sent.fate, sent.base, sent.acked_at = Fate.ACKED, base, self.world.loop.time()
+                    self.history.acked.append(sent)
+                self._told_end(sent.batch.stream, base + sent.batch.records)
+            case Rejected():
+                closed = verdict is Rejected.CLOSED and self.may_vanish
+                sent.fate = Fate.REFUSED
+                self.world.check(closed, "a good batch was rejected", verdict=verdict.name, batch=sent.batch.payload)
+
+    def _told_end(self, stream: StreamId, end: int) -> None:
+        self.history.ends[stream] = max(end, self.history.ends.get(stream, 0))
+        found = self.cluster.truth.machine.streams.find(stream) if self._truth_is_known else None
+        self.world.check(
+            found is None or end <= found.end, "somebody was told of more than the log holds", stream=stream, end=end
+        )
+
+    async def _idempotent(self, name: str, dice: Random) -> None:
+        """With a producer id: the same batch again, anywhere, until its offset is known."""
+
+        async def allocate(broker: Broker) -> int:
+            (verdict,) = await broker.replica.propose(AllocateProducerId())
+            assert isinstance(verdict, ProducerAllocated), verdict
+            return verdict.producer_id
+
+        producer = await self.cluster.insist(allocate)
+        sequences = dict.fromkeys(self.cluster.streams, 0)
+        while self.history.working:
+            await self._think(dice)
+            stream = dice.choice(self.cluster.streams)
+            batch = self.batch(dice, name, stream, producer=producer, sequence=sequences[stream])
+            sent = self.note(batch)
+            while self.history.working and not await self._try_idempotent(sent, dice):
+                pass
+            sequences[stream] += batch.records
+
+    async def _try_idempotent(self, sent: Sent, dice: Random) -> bool:
+        """One try, or two at once through two brokers (R-101); whether its fate is known."""
+        tries = 2 if dice.random() < 0.3 else 1
+        await asyncio.gather(*(self._ask_again(sent, dice) for _ in range(tries)))
+        return sent.fate is not Fate.UNKNOWN
+
+    async def _ask_again(self, sent: Sent, dice: Random) -> None:
+        try:
+            (verdict,) = await self.cluster.ask(lambda broker: broker.produce([sent.batch]))
+        except DrayError:
+            await asyncio.sleep(dice.random())
+        else:
+            self.settle(sent, verdict)
+
+    # Readers.
+
+    async def _read(self, name: str, dice: Random) -> None:
+        while self.history.working:
+            await self._think(dice)
+            try:
+                if dice.random() < 0.5 or not self.history.acked:
+                    await self.read_latest(dice.choice(self.cluster.streams))
+                else:
+                    await self.read_acked(dice.choice(self.history.acked[-20:]))
+            except DrayError:
+                continue
+
+    async def read_latest(self, stream: StreamId, *, broker: Broker | None = None) -> None:
+        """LATEST, through any broker, knows whatever anybody was told before (R-012)."""
+        known = self.history.ends.get(stream, 0)
+        end = await self.cluster.ask(lambda broker: broker.latest(stream), broker=broker)
+        self.world.check(end >= known or self.may_vanish, "LATEST is stale", stream=stream, answered=end, known=known)
+        if end >= 0:
+            self._told_end(stream, end)
+        self.history.reads += 1
+
+    async def read_acked(self, sent: Sent, *, broker: Broker | None = None) -> None:
+        """What was acked is at its offset, through any broker (R-012)."""
+        batch = sent.batch
+        try:
+            found = await self.cluster.ask(lambda broker: broker.read(batch.stream, sent.base), broker=broker)
+        except NotFound as error:
+            if self.may_vanish:
+                return
+            raise self.world.violate("an acked record is not in the store", batch=batch.payload, why=error) from None
+        if found is None and self.may_vanish:
+            return
+        self.world.check(
+            found == (sent.base, batch.payload), "an acked record is not at its offset", batch=batch.payload, got=found
+        )
+        self.history.reads += 1
+
+    # Committers.
+
+    async def _commit(self, name: str, dice: Random) -> None:
+        """Commit rising offsets one by one; a repeated old commit would go back (C1, R-043)."""
+        offset = 0
+        while self.history.working:
+            await self._think(dice)
+            offset += 1
+            try:
+                self.history.sent_commits[name] = offset
+                await self.cluster.ask(lambda broker: broker.commit(name, offset))  # noqa: B023
+                self.history.committed[name] = offset
+                found = await self.cluster.ask(lambda broker: broker.committed(name))
+            except DrayError:
+                continue
+            self.world.check(found == offset, "a committed offset went back", group=name, found=found, acked=offset)
+
+    # The end.
+
+    def rolled_back(self) -> None:
+        """From here on the truth is gone; what clients were told is all that can be held against an answer."""
+        self._truth_is_known = False
+
+    async def prove_progress(self) -> None:
+        """After heal everyone takes and answers requests again."""
+        for broker in self.cluster.live():
+            name = broker.process.name
+            for stream in self.cluster.streams:
+                while True:
+                    sent = self.note(self.batch(Random(0), f"probe-{name}", stream))
+                    if await self.try_once([sent], broker=broker):
+                        break
+                    await asyncio.sleep(1)
+                await self.read_latest(stream, broker=broker)
+
+    async def check(self) -> None:
+        """Compare what clients saw with the log as it is."""
+        machine = self.cluster.truth.machine
+        for stream in self.cluster.streams:
+            rows = _rows(machine, stream)
+            self._check_dense(machine, stream, rows)
+            contents = [await self._content(machine, row) for row in rows]
+            starts: dict[bytes, list[int]] = {}
+            for row, content in zip(rows, contents, strict=True):
+                starts.setdefault(content, []).append(row.start)
+            self._check_fates(stream, starts)
+            self._check_order(stream)
+
+    def _check_dense(self, machine: Machine, stream: StreamId, rows: list[IndexRow]) -> None:
+        """R-011, R-019, R-020"""
+        found = machine.streams.find(stream)
+        if found is None:
+            self.world.check(self.may_vanish, "a stream is gone", stream=stream)
+            return
+        at = rows[0].start if rows else found.end
+        self.world.check(
+            self.may_vanish or at == 0 or not rows, "a stream does not begin at 0", stream=stream, start=at
+        )
+        for row in rows:
+            self.world.check(row.start == at and row.end > row.start, "offsets have a hole", stream=stream, at=at)
+            at = row.end
+        self.world.check(at == found.end, "the log end is not the end of the last row", stream=stream)
+
+    async def _content(self, machine: Machine, row: IndexRow) -> bytes:
+        owner = machine.objects.find(row.object)
+        assert owner is not None
+        try:
+            content = await self.cluster.bucket.read(path_of(owner.wal_id))
+        except NotFound:
+            raise self.world.violate("a row names an object that is gone", object=path_of(owner.wal_id)) from None
+        return content[row.position : row.position + row.size]
+
+    def _check_fates(self, stream: StreamId, starts: dict[bytes, list[int]]) -> None:
+        sent = {one.batch.payload: one for one in self.history.sent if one.batch.stream == stream}
+        strangers = [content for content in starts if content not in sent]
+        self.world.check(not strangers, "the log holds what nobody sent", content=strangers[:1])
+        log_start = min((found[0] for found in starts.values()), default=1 << 62) if self.may_vanish else 0
+        for payload, one in sent.items():
+            places = starts.get(payload, [])
+            self.world.check(len(places) <= 1, "a batch is there twice", batch=payload, at=places)
+            if one.fate is Fate.REFUSED:
+                self.world.check(not places, "a batch that was surely not taken is there", batch=payload, at=places)
+            elif one.fate is Fate.ACKED and one.base >= log_start:
+                self.world.check(
+                    places == [one.base], "an acked batch is lost", batch=payload, at=places, base=one.base
+                )
+
+    def _check_order(self, stream: StreamId) -> None:
+        """R-018: whoever was sent after an ack is behind it."""
+        acked = [one for one in self.history.acked if one.batch.stream == stream]
+        by_send = sorted(acked, key=lambda one: one.sent_at)
+        reach, at = -1, 0
+        for one in by_send:
+            while at < len(acked) and acked[at].acked_at < one.sent_at:
+                reach = max(reach, acked[at].base)
+                at += 1
+            self.world.check(one.base > reach, "order in the log is not order in time", batch=one.batch.payload)
+
+
+def _rows(machine: Machine, stream: StreamId) -> list[IndexRow]:
+    found = machine.streams.find(stream)
+    return [] if found is None else [found.index.row(number) for number in range(len(found.index))]

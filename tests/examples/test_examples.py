@@ -1,0 +1,27 @@
+"""Every example runs as its first line says."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted(Path("examples").glob("*.py"))
+SAYS = {
+    "first_steps.py": ["10,000 records are there: nothing was lost", "11,000 after 1,000 more", "exit code 0"],
+    "wal_object.py": ["durable before this line", "CRC32C of the WAL object does not match", "WAL object is cut"],
+}
+
+
+def test_every_example_is_expected_to_say_something():
+    assert {path.name for path in EXAMPLES} == set(SAYS)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_the_example_runs_and_shows_what_it_promises(path: Path, tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, path, tmp_path / "dray-data"], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for words in SAYS[path.name]:
+        assert words in done.stdout

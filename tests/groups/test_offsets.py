@@ -1,0 +1,228 @@
+"""Committed offsets of consumers that assign their own partitions."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from dray.errors import Unavailable
+from dray.groups.errors import BadGroupId, UnknownGroup, UnknownMember
+from dray.groups.offsets import (
+    BYTES,
+    NOTHING,
+    CommitCode,
+    FetchedOffset,
+    OffsetService,
+    OffsetToCommit,
+    Partition,
+)
+from dray.groups.placement import BUCKETS, bucket_of, domain_of_group
+from dray.log.memory import MemoryLog
+from dray.log.port import Position
+from dray.replica.errors import CommitUnknown
+from tests.retention.shop import Broker, Cluster
+
+
+@pytest.fixture
+async def cluster() -> Cluster:
+    return await Cluster().begin(3)
+
+
+def offsets_of(broker: Broker) -> OffsetService:
+    return OffsetService(domains=broker.domains, topics=broker.topics)
+
+
+def at(offset: int, **more) -> OffsetToCommit:
+    return OffsetToCommit(offset=offset, **more)
+
+
+ORDERS = [Partition(topic="orders", number=number) for number in range(4)]
+
+
+async def test_what_was_committed_is_told_on_every_broker_at_once(cluster):
+    """R-186, R-187, RT11: never older than a commit that another broker acknowledged."""
+    async with cluster.broker() as one, cluster.broker("broker-2") as two:
+        await one.topic(partitions=4)
+        here, there = offsets_of(one), offsets_of(two)
+        for number in range(20):
+            codes = await here.commit("g", {ORDERS[1]: at(number, leader_epoch=3, metadata="m")})
+            assert codes == {ORDERS[1]: CommitCode.COMMITTED}
+            told = await there.fetch("g", ORDERS[:2])
+            assert told == {ORDERS[0]: NOTHING, ORDERS[1]: FetchedOffset(offset=number, leader_epoch=3, metadata="m")}
+            assert await there.fetch_all("g") == {ORDERS[1]: told[ORDERS[1]]}
+
+
+class LateLog(MemoryLog):
+    """Shows entries only up to the newest tail that was asked for, as a follower far away sees them."""
+
+    told = 0
+
+    def handle(self) -> MemoryLog:
+        return self
+
+    async def tail(self) -> Position:
+        self.told = await super().tail()
+        return self.told
+
+    async def follow(self, after: Position) -> AsyncIterator[tuple[Position, bytes]]:
+        async for position, entry in super().follow(after):
+            while position > self.told:
+                await asyncio.sleep(0)
+            yield position, entry
+
+
+async def test_a_broker_that_is_behind_asks_before_it_tells(cluster):
+    """R-187, RT11: no old offset, and no -1 for a topic it has not heard of."""
+    far = Cluster()
+    far.logs = {domain: LateLog(log.sequence) for domain, log in cluster.logs.items()}
+    async with cluster.broker() as one, far.broker("broker-2") as late:
+        await one.topic(partitions=4)
+        for number in range(3):
+            await offsets_of(one).commit("g", {ORDERS[0]: at(number)})
+            told = await offsets_of(late).fetch("g", ORDERS[:1])
+            assert told[ORDERS[0]].offset == number
+            await offsets_of(one).commit("g", {ORDERS[1]: at(number)})
+            assert (await offsets_of(late).fetch_all("g"))[ORDERS[1]].offset == number
+
+
+async def test_offsets_survive_all_brokers(cluster):
+    """R-186."""
+    async with cluster.broker() as broker:
+        await broker.topic(partitions=4)
+        await offsets_of(broker).commit("g", dict.fromkeys(ORDERS, at(5)))
+    async with cluster.broker("broker-2") as broker:
+        assert await offsets_of(broker).fetch_all("g") == dict.fromkeys(ORDERS, FetchedOffset(offset=5))
+
+
+async def test_a_group_that_nobody_knows_has_no_offset_and_that_is_no_error(cluster):
+    """R-187: -1, with the empty group id too."""
+    async with cluster.broker() as broker:
+        await broker.topic(partitions=4)
+        service = offsets_of(broker)
+        nowhere = Partition(topic="nowhere", number=0)
+        assert await service.fetch("never", [ORDERS[0], nowhere]) == {ORDERS[0]: NOTHING, nowhere: NOTHING}
+        assert await service.fetch_all("never") == {}
+        assert await service.commit("", {ORDERS[0]: at(1)}) == {ORDERS[0]: CommitCode.COMMITTED}
+        assert (await service.fetch("", ORDERS[:1]))[ORDERS[0]].offset == 1
+
+
+async def test_a_topic_made_again_starts_without_offsets(cluster):
+    """R-188: an offset belongs to the id of its topic."""
+    async with cluster.broker() as broker:
+        old = await broker.topic(partitions=4)
+        service = offsets_of(broker)
+        await service.commit("g", {ORDERS[0]: at(7)})
+        await broker.topics.delete(old)
+        assert await service.fetch_all("g") == {}
+        await broker.topic(partitions=4)
+        assert await service.fetch("g", ORDERS[:1]) == {ORDERS[0]: NOTHING}
+        assert await service.fetch_all("g") == {}
+
+
+async def test_each_partition_is_judged_for_itself(cluster):
+    """R-186, RT12: one that is refused hinders no other."""
+    async with cluster.broker() as broker:
+        await broker.topic(partitions=4)
+        service = offsets_of(broker)
+        nowhere, beyond = Partition(topic="nowhere", number=0), Partition(topic="orders", number=4)
+        wanted = {
+            nowhere: at(1), ORDERS[0]: at(1, metadata="x" * 4096), ORDERS[1]: at(1, metadata="x" * 4097),
+            beyond: at(1), ORDERS[2]: at(1, metadata="ä" * 2049), ORDERS[3]: at(-2),
+        }  # fmt: skip
+        codes = await service.commit("g", wanted)
+        assert list(codes.items()) == [
+            (nowhere, CommitCode.UNKNOWN_PARTITION), (ORDERS[0], CommitCode.COMMITTED),
+            (ORDERS[1], CommitCode.METADATA_TOO_LARGE), (beyond, CommitCode.UNKNOWN_PARTITION),
+            (ORDERS[2], CommitCode.METADATA_TOO_LARGE), (ORDERS[3], CommitCode.BAD_OFFSET),
+        ]  # fmt: skip
+        assert list(await service.fetch_all("g")) == [ORDERS[0]]
+
+
+async def test_a_topic_made_through_another_broker_can_be_committed_to_at_once(cluster):
+    """TS1: unknown is not said from memory."""
+    async with cluster.broker() as one, cluster.broker("broker-2") as two:
+        for number in range(20):
+            await one.topic(f"t{number}")
+            partition = Partition(topic=f"t{number}", number=0)
+            assert await offsets_of(two).commit("g", {partition: at(1)}) == {partition: CommitCode.COMMITTED}
+
+
+async def test_members_and_generations_are_refused(cluster):
+    """R-185: there is nobody who could have joined."""
+    async with cluster.broker() as broker:
+        await broker.topic(partitions=4)
+        service = offsets_of(broker)
+        before = cluster.entries()
+        with pytest.raises(UnknownGroup):
+            await service.commit("g", {ORDERS[0]: at(1)}, generation=3, member="m")
+        with pytest.raises(UnknownGroup):
+            await service.commit("g", {ORDERS[0]: at(1)}, generation=0)
+        with pytest.raises(BadGroupId):
+            await service.commit("ä" * 16_384, {ORDERS[0]: at(1)})
+        assert cluster.entries() == before
+        assert await service.commit("g", {ORDERS[0]: at(1)}, member="m") == {ORDERS[0]: CommitCode.COMMITTED}
+        with pytest.raises(UnknownMember):
+            await service.commit("g", {ORDERS[0]: at(2)}, generation=3, member="m")
+
+
+async def test_a_large_commit_goes_in_parts_that_an_entry_takes(cluster):
+    """RT13: by rows and by bytes of metadata."""
+    async with cluster.broker() as broker:
+        await broker.topic(partitions=2_500)
+        service = offsets_of(broker)
+        wanted = {Partition(topic="orders", number=number): at(number, metadata="m" * 2_000) for number in range(2_500)}
+        codes = await service.commit("g", wanted)
+        assert set(codes.values()) == {CommitCode.COMMITTED}
+        entries = [entry for log in cluster.logs.values() for entry in log.sequence.entries]
+        assert max(map(len, entries)) <= BYTES + 70_000
+        told = await service.fetch_all("g")
+        assert {partition.number: fetched.offset for partition, fetched in told.items()} == {
+            number: number for number in range(2_500)
+        }
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(Unavailable("not now"), CommitCode.FAILED), (CommitUnknown("who knows"), CommitCode.UNSURE)]
+)
+async def test_what_is_not_surely_durable_is_not_called_committed(cluster, error, code):
+    """RT12, E1."""
+    async with cluster.broker() as broker:
+        await broker.topic(partitions=4)
+        service = offsets_of(broker)
+
+        async def fail(*commands: object) -> None:
+            raise error
+
+        replica = broker.domains[domain_of_group("g", 3)]
+        propose, replica.propose = replica.propose, fail
+        nowhere = Partition(topic="nowhere", number=0)
+        codes = await service.commit("g", {ORDERS[0]: at(1), nowhere: at(1)})
+        assert codes == {ORDERS[0]: code, nowhere: CommitCode.UNKNOWN_PARTITION}
+        replica.propose = propose
+        assert await service.fetch_all("g") == {}
+
+
+async def test_commits_of_many_brokers_at_once_lose_none(cluster):
+    """R-190: each partition ends at its own last acknowledged commit."""
+    async with cluster.broker() as one, cluster.broker("broker-2") as two:
+        await one.topic(partitions=4)
+        await two.catalog.sync()
+
+        async def climb(broker: Broker, partition: Partition) -> None:
+            for number in range(25):
+                assert await offsets_of(broker).commit("g", {partition: at(number)}) == {
+                    partition: CommitCode.COMMITTED
+                }
+
+        pairs = zip((one, two, one, two), ORDERS, strict=True)
+        await asyncio.gather(*(climb(broker, partition) for broker, partition in pairs))
+        for broker in (one, two):
+            assert await offsets_of(broker).fetch_all("g") == dict.fromkeys(ORDERS, FetchedOffset(offset=24))
+
+
+def test_groups_spread_over_the_data_domains_and_stay_where_they_are():
+    groups = [f"group-{number}" for number in range(2_000)]
+    assert {domain_of_group(group, 1) for group in groups} == {0}
+    assert {domain_of_group(group, 16) for group in groups} == set(range(1, 17))
+    assert all(0 <= bucket_of(group) < BUCKETS for group in groups)
+    assert (bucket_of("orders"), bucket_of("")) == (bucket_of("orders"), bucket_of(""))

@@ -1,0 +1,48 @@
+"""`drayd doctor` says what is wrong and what to do."""
+
+import json
+
+from dray.machine.commands import KeepAlive
+from tests.node.test_admin import damage_the_middle, drayd, effects, fill
+from tests.node.test_metadata import metadata
+
+__all__ = ["effects"]
+
+
+async def findings(*arguments: object, code: int = 0) -> dict[str, dict[str, str]]:
+    said = json.loads(await drayd("doctor", *arguments, "--format", "json", code=code, stream="stdout"))
+    return {one["check"]: one for one in said["findings"]}
+
+
+async def test_a_new_place_and_a_running_broker_are_both_healthy(tmp_path, effects):
+    fresh = await findings("--data", tmp_path / "new")
+    assert {one["state"] for one in fresh.values()} <= {"ok", "warn"}
+    async with metadata(tmp_path, effects) as running:
+        await fill(running)
+        live = await findings("--data", tmp_path)
+        assert "in use" in live["directory"]["saw"]
+        assert "entries" in live["log"]["saw"]
+
+
+async def test_a_damaged_log_is_found_and_the_way_out_is_named(tmp_path, effects):
+    async with metadata(tmp_path, effects) as running:
+        await fill(running)
+        for _ in range(20):
+            await fill_again(running)
+    damage_the_middle(tmp_path)
+    found = await findings("--data", tmp_path, code=1)
+    assert found["log"]["state"] == "fail"
+    assert "drayd admin meta recover" in found["log"]["next"]
+
+
+async def fill_again(running) -> None:
+    await running.domains.catalog.propose(KeepAlive())
+
+
+async def test_a_store_that_cannot_be_reached_is_found(tmp_path):
+    found = await findings(
+        "--data", tmp_path / "new", "--set", "objects.url=s3://bucket/prefix", "--set", "objects.allow_http=true",
+        "--set", "objects.endpoint=http://127.0.0.1:9", "--set", "objects.access_key_id=a",
+        "--set", "objects.secret_access_key=b", "--set", "objects.retries=0", "--set", "objects.region=x", code=1,
+    )  # fmt: skip
+    assert found["store"]["state"] == "fail"
