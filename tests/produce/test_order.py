@@ -95,6 +95,22 @@ async def test_an_object_whose_batches_were_all_overtaken_is_deleted_and_never_p
         assert objects.deleted == [objects.puts[1]]
 
 
+async def test_a_flush_whose_batches_were_all_overtaken_before_it_was_written_writes_nothing():
+    objects = GatedObjects()
+    async with broker({0: await new_log()}, objects, flush_batches=1, flushes=2) as one:
+        (stream,) = await one.streams()
+        first = one.produce.submit(batch(stream))
+        await objects.put_count(1)
+        second = one.produce.submit(batch(stream))
+        objects.fail(0)
+        await asyncio.wait([first, second])
+        objects.open_all()
+        await settle()
+        assert told([first, second]) == ["NotStored", "Overtaken"]
+        assert (await one.produce.submit(batch(stream))).base_offset == 0
+        assert one.produce.pressure.unacked == 0
+
+
 # -- sessions --------------------------------------------------------------
 
 

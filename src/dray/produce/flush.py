@@ -15,7 +15,7 @@ from dray.wal.codec import Batch
 
 Answer: TypeAlias = "asyncio.Future[Stored]"
 Waiting: TypeAlias = tuple[NewBatch, Answer]
-Why = TypeVar("Why", bound=DrayError)
+AnyError = TypeVar("AnyError", bound=DrayError)
 
 
 def _stream_of(entry: Waiting) -> int:
@@ -111,7 +111,7 @@ def fail(answer: Answer, error: DrayError) -> None:
         answer.exception()
 
 
-def because(error: Why, cause: Exception) -> Why:
+def because(error: AnyError, cause: Exception) -> AnyError:
     """The error, with its cause chained."""
     error.__cause__ = cause
     return error

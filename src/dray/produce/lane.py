@@ -78,6 +78,7 @@ class Lane:
         self._timing = False
         self._committing = False
         self._draining = False
+        self._halted = False
 
     # -- taking ------------------------------------------------------------
 
@@ -96,6 +97,10 @@ class Lane:
         self._draining = True
         self._consider()
 
+    def halt(self) -> None:
+        """Begin no flush any more."""
+        self._halted = True
+
     def abandon(self) -> None:
         """The tasks of this lane are gone: answer whoever still waits (PR8)."""
         for flush in self._flights:
@@ -112,7 +117,7 @@ class Lane:
     def _consider(self) -> None:
         """Begin the flushes that are due; whatever may change the answer asks again."""
         self._asked = False
-        while self._queue and len(self._flights) < self._policy.flushes:
+        while not self._halted and self._queue and len(self._flights) < self._policy.flushes:
             now_ns = self._clock.boot_ns()
             wait_ns = self._wait_ns(now_ns)
             if wait_ns is None:
@@ -173,7 +178,11 @@ class Lane:
     async def _place(self, flush: Flush) -> None:
         """Write the object of a flush, or fail the flush. The caller has counted the put."""
         try:
-            flush.placed = await self._placer.place(flush.lay_out())
+            chunks = flush.lay_out()
+            if chunks:
+                flush.placed = await self._placer.place(chunks)
+            else:
+                flush.over = True  # all of it was overtaken before its turn came
         except Exception as error:
             report(error)
             self._fail(flush, because(NotStored("the object could not be written"), error))

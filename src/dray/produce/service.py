@@ -97,10 +97,12 @@ class ProduceService:
             yield self
         finally:
             self._stopped = True
-            tasks = list(self._tasks)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            for lane in self._lanes.values():
+                lane.halt()
+            while self._tasks:
+                for task in self._tasks:
+                    task.cancel()
+                await asyncio.gather(*self._tasks, return_exceptions=True)
             for lane in self._lanes.values():
                 lane.abandon()
 
