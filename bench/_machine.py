@@ -62,7 +62,8 @@ def warm_memory(directory: Path, keep_bytes: int = 1 << 30) -> None:
     A virtual machine's host backs memory when it is first touched, which costs a write more than ten
     times what it costs later. Without this, whoever writes first in a comparison pays for both.
     """
-    free = int(next(line for line in open("/proc/meminfo") if line.startswith("MemFree")).split()[1]) * 1024
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    free = int(next(line for line in lines if line.startswith("MemFree")).split()[1]) * 1024
     room = shutil.disk_usage(directory).free
     path = directory / "warm-memory"
     block = bytes(8 << 20)
