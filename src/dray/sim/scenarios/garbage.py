@@ -84,7 +84,8 @@ class Collector:
             await self._replica.propose(MarkDeleting(objects=tuple(due), grace_ms=GRACE_MS))
 
     async def delete(self) -> None:
-        """Only what the log calls deleting is deleted (X4)."""
+        """Only what the log calls deleting is deleted (X4), and only while it is the log that was read (Q6)."""
+        await self._replica.sync()
         known = self._replica.machine.objects
         gone = []
         for number in known.deleting(_BATCH):
@@ -97,6 +98,7 @@ class Collector:
 
     async def sweep(self) -> None:
         """Delete what ended sessions of this log put and never committed (R-106)."""
+        await self._replica.sync()  # a log that was rolled back is noticed before anything goes (Q6)
         machine = self._replica.machine
         left: set[SessionId] = set()
         names = [name_of(found.path) async for found in self._objects.list(PREFIX)]
