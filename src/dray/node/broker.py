@@ -60,6 +60,8 @@ from dray.telemetry import logger
 from dray.topics.service import TopicService
 
 DISK_THREADS: Final = 8
+UNPACK_THREADS: Final = 2
+"""Threads of their own for decompression: bombs then hold at most this many scratch buffers, and no disk thread."""
 LISTENER: Final = "client"
 PROBE_TTL_S: Final = 2.0
 
@@ -209,6 +211,8 @@ async def _start_services(
     for work in (topics.run(), retention.run(), _measure_lag()):
         stack.push_async_callback(_stop, asyncio.create_task(work))
     own = config.get(TopicSettings)
+    unpacking = ThreadOffload(UNPACK_THREADS, "dray-unpack")
+    stack.callback(unpacking.close)
     return Services(
         domains=domains,
         topics=topics,
@@ -216,10 +220,10 @@ async def _start_services(
         produce=produce,
         rules=RuleBook(),
         fetch=fetch,
-        log_offsets=LogOffsets(fetch, effects.offload),
+        log_offsets=LogOffsets(fetch, unpacking),
         offsets=OffsetService(domains=domains, topics=topics),
         clock=clock,
-        offload=effects.offload,
+        offload=unpacking,
         scratch=ScratchPool(),
         auto_create=own.auto_create,
         default_partitions=own.partitions,
