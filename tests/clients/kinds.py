@@ -205,8 +205,6 @@ class Kind:
     """A client library."""
 
     name: str
-    codecs: tuple[str, ...]
-    """Those it can write and read here; kafka-python needs packages of their own for most."""
     null_headers: bool = True
     """Whether its producer takes a header without a value; all read them."""
     write: Callable[..., list[int]]
@@ -215,19 +213,11 @@ class Kind:
 
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-_KAFKA_PYTHON = {
-    "none": True,
-    "gzip": kafka.codec.has_gzip(),
-    "snappy": kafka.codec.has_snappy(),
-    "lz4": kafka.codec.has_lz4(),
-    "zstd": kafka.codec.has_zstd(),
-}
-CONFLUENT = Kind(name="confluent-kafka", codecs=CODECS, write=confluent_write, read=confluent_read, at=confluent_at)
-AIOKAFKA = Kind(name="aiokafka", codecs=CODECS, write=aiokafka_write, read=aiokafka_read, at=aiokafka_at)
+CONFLUENT = Kind(name="confluent-kafka", write=confluent_write, read=confluent_read, at=confluent_at)
+AIOKAFKA = Kind(name="aiokafka", write=aiokafka_write, read=aiokafka_read, at=aiokafka_at)
 KAFKA_PYTHON = Kind(
     name="kafka-python",
     null_headers=False,
-    codecs=tuple(codec for codec, has in _KAFKA_PYTHON.items() if has),
     write=kafka_python_write,
     read=kafka_python_read,
     at=kafka_python_at,

@@ -30,12 +30,9 @@ def ids(kind: Kind) -> str:
 @pytest.mark.parametrize("writer", KINDS, ids=ids)
 def test_everyone_reads_what_one_client_wrote(bootstrap: str, name: str, writer: Kind, codec: str) -> None:
     """R-038, R-119, T22: keys, null keys and values, doubled headers, an auto-created topic."""
-    if codec not in writer.codecs:
-        pytest.skip(f"{writer.name} has no package for {codec} here")
     sent = [one for one in RECORDS if writer.null_headers or not any(value is None for _, value in one.headers)]
     assert writer.write(bootstrap, name, sent, codec) == list(range(len(sent)))
-    readers = [kind for kind in KINDS if codec in kind.codecs]
-    for reader in readers:
+    for reader in KINDS:
         found = reader.read(bootstrap, name, 0, len(sent))
         assert [one.offset for one in found] == list(range(len(sent))), reader.name
         assert [one.record for one in found] == sent, reader.name

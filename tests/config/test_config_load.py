@@ -372,7 +372,7 @@ OBJECTS = {"objects": ObjectsSettings, "log": LogSettings}
 @pytest.mark.parametrize(
     ("sets", "says"),
     [
-        (("objects.url=ftp://x",), 'objects.url: expected file:DIR, s3://BUCKET/PREFIX'),
+        (("objects.url=ftp://x",), "objects.url: expected a directory, s3://BUCKET/PREFIX"),
         ((f"objects.url=s3://k:{PASSWORD}@bucket",), 'expected no credentials in the URL'),
         (("objects.endpoint=store:9000",), "objects.endpoint: expected an address such as https://"),
         (("objects.endpoint=http://store:9000",), "objects.endpoint is unencrypted"),

@@ -10,6 +10,8 @@ from dray.config import Section, Size
 from dray.machine.commands import MAX_ROWS
 
 REMOTE_LINGER: Final = timedelta(milliseconds=250)
+LOCAL_APPENDS: Final = 2_000
+REMOTE_APPENDS: Final = 200
 _LARGEST_FLUSH: Final = Size("256MiB")
 _MS: Final = timedelta(milliseconds=1)
 _SECOND: Final = timedelta(seconds=1)
@@ -37,8 +39,9 @@ class WalSettings(Section):
     pause_bytes: Size | None = None
     """Stop reading from producers while more than this waits. Not set: half of `max_buffer_bytes`."""
 
-    append_budget: Annotated[int, Field(ge=1, le=100_000)] = 200
-    """Objects a second that one domain may write for long; bursts of one second's worth are not delayed."""
+    append_budget: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Objects a second that one domain may write for long; bursts of one second's worth are not delayed.
+    Not set: 2000 on local files, 200 on remote stores, where each costs a request."""
 
     index_budget: Size = Size("1GiB")
     """Memory that the offset index may take. Producers are slowed down above 80 % of it and refused above it."""
@@ -70,7 +73,7 @@ class WalSettings(Section):
             flushes=self.flushes,
             max_buffer_bytes=int(self.max_buffer_bytes),
             pause_bytes=int(self.max_buffer_bytes) // 2 if self.pause_bytes is None else int(self.pause_bytes),
-            appends_per_second=self.append_budget,
+            appends_per_second=self.append_budget or (LOCAL_APPENDS if local else REMOTE_APPENDS),
             index_bytes=int(self.index_budget),
             hedge_floor_s=None if hedge is None else hedge / _SECOND,
         )

@@ -266,7 +266,7 @@ class Writer:
             telemetry.COMMITS.labels("unknown").inc()
             _answer_all(taken, error)
             return
-        except asyncio.CancelledError:
+        except BaseException:  # whatever ends this task, nobody waits for ever and nobody is told a guess (E1)
             _answer_all(taken, CommitUnknown("the replica stopped while the entry was in flight"))
             raise
         telemetry.COMMITS.labels(applied.outcome.name.lower()).inc()

@@ -8,8 +8,10 @@ fresh fold and what the clients saw must agree (`workload` says in what).
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
+from dray.errors import DrayError
 from dray.sim.brokers import Cluster
 from dray.sim.nemesis import Fault, Nemesis, clock_drift, clock_jump, crash, partition, pause, rough_weather
 from dray.sim.network import ROUGH
@@ -61,8 +63,10 @@ async def run(
 
 
 async def _open_sessions(cluster: Cluster) -> None:
-    for broker in cluster.live():
-        await cluster.ask(lambda broker: broker.replica.open_session(), broker=broker)
+    while not all(broker.replica.session is not None for broker in cluster.live()):
+        for broker in cluster.live():
+            with suppress(DrayError):  # a fault of the scenario's own may strike already
+                await cluster.ask(lambda broker: broker.replica.open_session(), broker=broker)
 
 
 async def finish(world: World, cluster: Cluster, workload: Workload) -> None:
