@@ -32,10 +32,11 @@ def free_port() -> int:
 class Drayd:
     """One broker process and its directory. Used as a block: whatever runs at the end is killed."""
 
-    def __init__(self, data: Path, *flags: str, port: int | None = None) -> None:
+    def __init__(self, data: Path, *flags: str, host: str = "127.0.0.1") -> None:
         self.data = data
-        self.port = port or free_port()
+        self.port = free_port()
         self.flags = flags
+        self.listen = f"{host}:{self.port}"
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.http = ""
         self.log: list[str] = []
@@ -56,7 +57,7 @@ class Drayd:
 
     def start(self) -> None:
         """Returns when it serves."""
-        command = [DRAYD, "dev", "--data", str(self.data), "--kafka", self.bootstrap, "--http", "127.0.0.1:0"]
+        command = [DRAYD, "dev", "--data", str(self.data), "--kafka", self.listen, "--http", "127.0.0.1:0"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DRAY__")}
         self._process = process = subprocess.Popen(
             [*command, *self.flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
@@ -67,7 +68,7 @@ class Drayd:
         assert process.stdout is not None
         ready = process.stdout.readline()
         watchdog.cancel()
-        assert ready.startswith(f"ready kafka={self.bootstrap} http="), (ready, "".join(self.log)[-3000:])
+        assert ready.startswith(f"ready kafka={self.listen} http="), (ready, "".join(self.log)[-3000:])
         self.http = ready.rpartition("http=")[2].strip()
 
     def kill(self) -> None:

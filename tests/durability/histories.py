@@ -1,6 +1,7 @@
 """A workload of real clients, its history in a file, and the verdict."""
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from dray.testing.history.events import ProducerOpened
 from dray.testing.history.workload import Fault, Plan, Workload
 from tests.durability.daemon import Drayd
 
+_runs = itertools.count()
 KITS = {"confluent": ConfluentKit, "aiokafka": AiokafkaKit}
 
 
@@ -33,8 +35,9 @@ async def run_history(
     """Run the workload and judge what its clients saw; the history stays in `path` for `python -m`."""
     print(f"seed {seed}")
     clock = SystemClock()
+    run = next(_runs)
     plan = Plan(
-        topics=["orders", "parcels"],
+        topics=[f"orders-{run}", f"parcels-{run}"],
         seed=seed,
         faults=faults,
         promises=ProducerOpened(producer="", idempotent=idempotent, ordered=idempotent),

@@ -14,9 +14,10 @@ from tests.durability.histories import KITS, assert_valid, freezes, kills, run_h
 SEED = 20261115
 
 
-@pytest.fixture
-def drayd(tmp_path: Path):
-    with Drayd(tmp_path / "data") as running:
+@pytest.fixture(scope="module")
+def drayd(tmp_path_factory: pytest.TempPathFactory):
+    """One broker process and one directory for all runs: each begins with what the ones before it left."""
+    with Drayd(tmp_path_factory.mktemp("drayd") / "data") as running:
         yield running
 
 

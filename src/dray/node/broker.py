@@ -60,6 +60,8 @@ from dray.telemetry import logger
 from dray.topics.service import TopicService
 
 DISK_THREADS: Final = 8
+UNPACK_THREADS: Final = 2
+"""Threads of their own for decompression: bombs then hold at most this many scratch buffers, and no disk thread."""
 LISTENER: Final = "client"
 PROBE_TTL_S: Final = 2.0
 
@@ -209,6 +211,8 @@ async def _start_services(
     for work in (topics.run(), retention.run(), _measure_lag()):
         stack.push_async_callback(_stop, asyncio.create_task(work))
     own = config.get(TopicSettings)
+    unpacking = ThreadOffload(UNPACK_THREADS, "dray-unpack")
+    stack.callback(unpacking.close)
     return Services(
         domains=domains,
         topics=topics,
@@ -216,10 +220,10 @@ async def _start_services(
         produce=produce,
         rules=RuleBook(),
         fetch=fetch,
-        log_offsets=LogOffsets(fetch, effects.offload),
+        log_offsets=LogOffsets(fetch, unpacking),
         offsets=OffsetService(domains=domains, topics=topics),
         clock=clock,
-        offload=effects.offload,
+        offload=unpacking,
         scratch=ScratchPool(),
         auto_create=own.auto_create,
         default_partitions=own.partitions,
@@ -240,7 +244,9 @@ async def _start_kafka(
 
 async def _start_http(stack: AsyncExitStack, config: Config, metadata: Metadata, objects: Objects) -> HostPort:
     wanted = parse_host_port(config.get(HttpSettings).listen, "http.listen")
-    app = make_app({"metadata": _metadata_probe(metadata), "store": _store_probe(objects)})
+    app = make_app(
+        {"metadata": _metadata_probe(metadata), "store": _store_probe(objects, metadata.identity.cluster_id)}
+    )
     host, port = await stack.enter_async_context(serve_http(app, wanted.host, wanted.port))
     _warn_if_exposed(wanted, "http")
     return HostPort(host=host, port=port)
@@ -297,8 +303,8 @@ def _metadata_probe(metadata: Metadata) -> Probe:
     return probe
 
 
-def _store_probe(objects: Objects) -> Probe:
-    """One look at the store serves whoever asks within a short time."""
+def _store_probe(objects: Objects, cluster_id: str) -> Probe:
+    """Is what we were bound to still there? One look serves whoever asks within a short time."""
     state: dict[str, float | DrayError | None] = {"at": -PROBE_TTL_S, "error": None}
 
     async def probe() -> None:
@@ -307,8 +313,9 @@ def _store_probe(objects: Objects) -> Probe:
         if isinstance(at, float) and now - at >= PROBE_TTL_S:
             try:
                 async with asyncio.timeout(PROBE_TTL_S):
-                    await bound_to(objects)
-                error = None
+                    found = await bound_to(objects)
+                # A volume that is not mounted any more is an empty directory: it answers, and is not our store.
+                error = None if found == cluster_id else Unavailable("the store is not this cluster's", found=found)
             except TimeoutError:
                 error = Unavailable("the store does not answer")
             except DrayError as failure:
