@@ -179,3 +179,18 @@ async def test_marks_of_a_process_that_died_are_deleted_by_the_next(cluster):
         assert await cluster.paths() == []
         assert broker.machine.objects.count == 0
         await broker.catalog.propose(Gone(objects=due))
+
+
+async def test_a_log_that_was_rolled_back_deletes_nothing(cluster):
+    """Q6, R-050: only the lost entries had marked these objects; what the log still says needs them."""
+    async with cluster.broker() as broker:
+        (stream,) = (await broker.topic(retention_ms=str(HOUR))).streams
+        paths = await kill_rows(broker, stream)
+        await broker.pass_time(GRACE)
+        due = broker.machine.objects.due(GRACE, 100)
+        (marked,) = await broker.catalog.propose(MarkDeleting(objects=tuple(due), grace_ms=GRACE))
+        assert isinstance(marked, Marked)
+        del cluster.logs[0].sequence.entries[-1:]
+        await broker.retention().retain()
+        assert await cluster.paths() == paths
+        assert broker.catalog.failed.done()

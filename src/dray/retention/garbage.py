@@ -62,6 +62,7 @@ class Garbage:
 
     async def _delete(self, replica: Replica, marked: Sequence[ObjectId]) -> None:
         """RT5: `marked` comes from an applied verdict or from the machine's own state."""
+        await replica.sync()  # a log that was rolled back is noticed before anything is deleted for its sake (Q6)
         machine = replica.machine
         doomed = []
         for number in marked:
