@@ -40,6 +40,8 @@ check: $(SETUP)
 	$(BIN)/python -m tools.check_tree
 	$(BIN)/python -m tools.check_names
 	$(BIN)/python -m tools.check_invariants
+	$(BIN)/python -m tools.generate_kafka --check
+	$(BIN)/python -m tools.generate_kafka_support --check
 	$(BIN)/python -m tools.check_extension
 	$(BIN)/python -m tools.fuzz_kernel
 

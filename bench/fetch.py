@@ -21,9 +21,10 @@ from dray.ids import SystemEntropy
 from dray.log import envelope
 from dray.log.memory import MemoryLog
 from dray.machine import commands
-from dray.machine.commands import Append, Genesis, SessionKind, pack_rows
+from dray.machine.commands import MAX_ROWS, Append, Genesis, SessionKind, pack_rows
 from dray.machine.machine import Machine
 from dray.machine.names import StreamId, wal_id
+from dray.machine.verdicts import Appended
 from dray.objects.files import FileObjects
 from dray.objects.memory import MemoryObjects
 from dray.objects.paths import WalName
@@ -58,16 +59,18 @@ class Broker:
             name = wal_id(self.replica.machine.log_id, session.id, session.take_counter())
             created_ms = SystemClock().wall_ms() - OLD_MS
             # Each batch has memory of its own, as it has when producers send them.
-            made = [codec.Batch(bytes(bytearray(batch)), 1, 1, 1) for _ in range(max(1, OBJECT_BYTES // len(batch)))]
+            count = min(MAX_ROWS, max(1, OBJECT_BYTES // len(batch)))
+            made = [codec.Batch(bytes(bytearray(batch)), 1, 1, 1) for _ in range(count)]
             encoded = codec.encode(name, 0, created_ms, [(self.stream, made)])
             path = WalName.of(zone="", domain=0, created_ms=created_ms, wal_id=name).path()
             await objects.put(path, encoded.parts)
             if keep:
                 self.cache.add(path, encoded.parts, encoded.size)
             rows = [(self.stream, 1, 1, -1, -1, 1, len(batch), at, -1) for at in encoded.positions[0]]
-            await self.replica.propose(
+            (verdict,) = await self.replica.propose(
                 Append(wal_id=name, size=encoded.size, created_ms=created_ms, zone="", packed=pack_rows(rows))
             )
+            assert isinstance(verdict, Appended), verdict
 
     async def consume(self, answer_bytes: int = ANSWER) -> int:
         """Everything, answer by answer; returns the bytes."""
@@ -145,7 +148,7 @@ def from_files(batch_bytes: int, settings: FetchSettings) -> float:
 
 
 def small_fetches() -> float:
-    """Microseconds of CPU for an answer of one 1 KiB batch from memory."""
+    """Microseconds of CPU for an answer of one 4 KiB batch from memory."""
 
     async def run(broker: Broker) -> float:
         await broker.fill(objects, batch_of(4_096), keep=True)

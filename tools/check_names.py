@@ -89,16 +89,20 @@ def collect(package: str) -> tuple[list[Name], list[str]]:
     root = importlib.import_module(package)
     names: list[Name] = []
     problems: list[str] = []
+    # These come first: who declares a name is told by what its import adds, and walking imports packages too.
+    for module in _telemetry_modules(root):
+        try:
+            added = list(_declared_by(module))
+        except (ValueError, ImportError) as error:
+            problems.append(f"{module}: {error}")
+            continue
+        if not added:
+            problems.append(f"{module}: declares nothing, or was imported by another telemetry module")
+        names.extend(added)
     walked = pkgutil.walk_packages(
         root.__path__, f"{package}.", onerror=lambda name: problems.append(f"{name}: cannot be imported")
     )
     found = [module.name for module in walked]
-    for module in found:
-        if module.endswith(".telemetry") and module != telemetry.__name__:
-            try:
-                names.extend(_declared_by(module))
-            except (ValueError, ImportError) as error:
-                problems.append(f"{module}: {error}")
     settings = [module for module in found if module.endswith(".settings")]
     sections = _sections(package)
     problems.extend(_unregistered(settings, sections))
@@ -107,6 +111,13 @@ def collect(package: str) -> tuple[list[Name], list[str]]:
         names.append(Name(kind="setting", name=leaf.key, package=owner, description=leaf.description))
     problems.extend(_declared_elsewhere(root))
     return names, problems
+
+
+def _telemetry_modules(root: ModuleType) -> list[str]:
+    directory = Path(next(iter(root.__path__)))
+    paths = (path.relative_to(directory).with_suffix("") for path in directory.rglob("telemetry.py"))
+    found = sorted(".".join((root.__name__, *path.parts)) for path in paths)
+    return [module for module in found if module != telemetry.__name__]
 
 
 def _declared_by(module: str) -> Iterator[Name]:

@@ -1,7 +1,7 @@
 """Turns the Kafka schema into the message modules of `dray.servers.kafka.messages`.
 
-    python tools/generate_kafka.py            write the modules
-    python tools/generate_kafka.py --check    fail if a module differs from what would be written
+    python -m tools.generate_kafka            write the modules
+    python -m tools.generate_kafka --check    fail if a module differs from what would be written
 
 Messages of HOT get one reader and one writer per layout; the others get one
 function for all versions that branches on the version.
@@ -13,8 +13,8 @@ import sys
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 
-from kafka_emit import ReadEmitter, WriteEmitter
-from kafka_schema import FIXED, Api, Body, Struct, parse
+from tools.kafka_emit import ReadEmitter, WriteEmitter
+from tools.kafka_schema import FIXED, Api, Body, Struct, parse
 
 ROOT = Path(__file__).resolve().parent.parent / "src" / "dray" / "servers" / "kafka"
 SCHEMA = ROOT / "schema" / "kafka-4.3.schema"

@@ -1,7 +1,7 @@
 """Turns the supported matrix into docs/kafka-support.md.
 
-python tools/generate_kafka_support.py            write the page
-python tools/generate_kafka_support.py --check    fail if the page is not current
+python -m tools.generate_kafka_support            write the page
+python -m tools.generate_kafka_support --check    fail if the page is not current
 """
 
 import argparse

@@ -7,7 +7,7 @@ every version it is asked for is not emitted.
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 
-from kafka_schema import FIXED, NEVER, SIZED, Body, Field, Struct
+from tools.kafka_schema import FIXED, NEVER, SIZED, Body, Field, Struct
 
 
 class Emitter:

@@ -46,7 +46,8 @@ def add_command(tmp_path, monkeypatch):
 def test_a_module_is_a_command_and_its_first_line_is_its_help(add_command, capsys):
     add_command("greet", PLAIN + "print('hello', count)", line="Greets.")
     add_command("_support", "raise AssertionError('not a command')")
-    assert command_names() == ["config", "greet"]
+    assert "greet" in command_names()
+    assert "_support" not in command_names()
     assert run(["greet", "--count", "3"]) == 0
     assert capsys.readouterr().out == "hello 3\n"
     assert run(["--help"]) == 0

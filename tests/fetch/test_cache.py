@@ -18,14 +18,14 @@ CONTENT = random.Random(1).randbytes(5_000)
     pieces=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 4_999), st.integers(1, 3_000)), max_size=40),
     asked=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 4_999), st.integers(1, 500)), max_size=20),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_whatever_is_kept_the_limit_holds_and_views_are_true(limit, pieces, asked):
     """F1, F2, R-128."""
     cache = ObjectCache(limit)
     for path, start, size in pieces:
         cache.keep(fetched_piece(path, start, memoryview(CONTENT)[start : start + size]))
         held = [piece for found in cache._by_path.values() for piece in found]
-        assert cache.bytes == sum(piece.size for piece in held) <= limit  # F1
+        assert cache.bytes == sum(piece.own_bytes for piece in held) <= limit  # F1
         assert set(held) == set(cache._used)
         for found in cache._by_path.values():  # F2
             assert all(a.start < b.start and a.end < b.end for a, b in itertools.pairwise(found))
@@ -60,6 +60,53 @@ def test_a_written_object_is_kept_as_it_was_put():
     assert cache.find("x", at + 4) is None
     cache.forget("x")
     assert cache.bytes == 0
+
+
+def test_views_into_slabs_count_the_slabs_and_small_ones_are_copied():
+    """F1, R-128: a hundred bytes that hold a megabyte are not a hundred bytes."""
+    dice = random.Random(4)
+    batch = random_batch(dice)
+    full = bytearray(b"length" + batch + b"frame")
+    cache = ObjectCache(10**6)
+    cache.add("full", [memoryview(full)[6 : 6 + len(batch)]], len(batch))
+    view = cache.find("full", 0).cut(0, len(batch))
+    assert view.obj is full
+    assert cache.bytes == len(full) + PART_OVERHEAD_BYTES
+    slab = bytearray(100_000)
+    slab[50 : 50 + len(batch)] = batch
+    parts = [b"size", memoryview(slab)[50 : 50 + len(batch)]]
+    cache.add("slab", parts, 4 + len(batch))
+    copied = cache.find("slab", 4)
+    assert copied.trusted
+    assert copied.own_bytes == 4 + len(batch) + PART_OVERHEAD_BYTES
+    parts.clear()
+    slab.clear()  # nothing holds it any more: a bytearray with a view cannot be resized
+    assert bytes(copied.cut(4, 4 + len(batch))) == batch
+
+
+@given(
+    limit=st.integers(0, 600_000),
+    objects=st.lists(
+        st.lists(st.tuples(st.integers(0, 5), st.integers(61, 60_000)), min_size=1, max_size=6), max_size=15
+    ),
+)
+@settings(max_examples=50, deadline=None)
+def test_each_slab_is_counted_once_however_many_objects_look_into_it(limit, objects):
+    """F1, R-128: what the cache keeps alive is within the limit."""
+    slabs = [bytearray(70_000) for _ in range(6)]
+    cache = ObjectCache(limit)
+    for number, parts in enumerate(objects):
+        cache.add(f"o{number}", [memoryview(slabs[at])[:size] for at, size in parts], sum(size for _, size in parts))
+        held = list(cache._used)
+        alive = {id(part.obj): len(part.obj) for piece in held for part in piece._parts}
+        overhead = sum(PART_OVERHEAD_BYTES * len(piece._parts) for piece in held)
+        assert cache.bytes == sum(alive.values()) + overhead <= limit
+    for number in range(len(objects)):
+        cache.forget(f"o{number}")
+    assert (cache.bytes, cache._holders) == (0, {})
+    held = []
+    for slab in slabs:
+        slab.clear()  # no view is left
 
 
 def test_the_least_recently_used_goes_first():

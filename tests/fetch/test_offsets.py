@@ -130,3 +130,22 @@ async def test_a_batch_that_cannot_be_read_is_an_error_after_a_second_look():
         with pytest.raises(DamagedObject):
             await here.offsets.at_time(stream, 0)
         assert len(here.objects.gets) == 2
+
+
+async def test_a_damaged_batch_is_not_remembered():
+    """R-125: once it is whole again, it is read again."""
+    async with world() as here:
+        stream = here.streams[0]
+        path = await here.write([(stream, random_batch(random.Random(1)))])
+
+        def flip_a_bit(held):
+            held[-60] ^= 1
+            held[49 + 4 + 70] ^= 1
+            return held
+
+        await here.objects.spoil(path, flip_a_bit)
+        with pytest.raises(DamagedObject):
+            await here.offsets.newest(stream)
+        assert len(here.objects.gets) == 2
+        await here.objects.spoil(path, flip_a_bit)
+        assert (await here.offsets.newest(stream)).offset < here.truth[stream][-1].end

@@ -1,6 +1,7 @@
 """Committed offsets of consumers that assign their own partitions."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -16,6 +17,8 @@ from dray.groups.offsets import (
     Partition,
 )
 from dray.groups.placement import BUCKETS, bucket_of, domain_of_group
+from dray.log.memory import MemoryLog
+from dray.log.port import Position
 from dray.replica.errors import CommitUnknown
 from tests.retention.shop import Broker, Cluster
 
@@ -47,6 +50,39 @@ async def test_what_was_committed_is_told_on_every_broker_at_once(cluster):
             told = await there.fetch("g", ORDERS[:2])
             assert told == {ORDERS[0]: NOTHING, ORDERS[1]: FetchedOffset(offset=number, leader_epoch=3, metadata="m")}
             assert await there.fetch_all("g") == {ORDERS[1]: told[ORDERS[1]]}
+
+
+class LateLog(MemoryLog):
+    """Shows entries only up to the newest tail that was asked for, as a follower far away sees them."""
+
+    told = 0
+
+    def handle(self) -> MemoryLog:
+        return self
+
+    async def tail(self) -> Position:
+        self.told = await super().tail()
+        return self.told
+
+    async def follow(self, after: Position) -> AsyncIterator[tuple[Position, bytes]]:
+        async for position, entry in super().follow(after):
+            while position > self.told:
+                await asyncio.sleep(0)
+            yield position, entry
+
+
+async def test_a_broker_that_is_behind_asks_before_it_tells(cluster):
+    """R-187, RT11: no old offset, and no -1 for a topic it has not heard of."""
+    far = Cluster()
+    far.logs = {domain: LateLog(log.sequence) for domain, log in cluster.logs.items()}
+    async with cluster.broker() as one, far.broker("broker-2") as late:
+        await one.topic(partitions=4)
+        for number in range(3):
+            await offsets_of(one).commit("g", {ORDERS[0]: at(number)})
+            told = await offsets_of(late).fetch("g", ORDERS[:1])
+            assert told[ORDERS[0]].offset == number
+            await offsets_of(one).commit("g", {ORDERS[1]: at(number)})
+            assert (await offsets_of(late).fetch_all("g"))[ORDERS[1]].offset == number
 
 
 async def test_offsets_survive_all_brokers(cluster):
@@ -117,15 +153,16 @@ async def test_members_and_generations_are_refused(cluster):
         await broker.topic(partitions=4)
         service = offsets_of(broker)
         before = cluster.entries()
-        with pytest.raises(UnknownMember):
+        with pytest.raises(UnknownGroup):
             await service.commit("g", {ORDERS[0]: at(1)}, generation=3, member="m")
-        with pytest.raises(UnknownMember):
-            await service.commit("g", {ORDERS[0]: at(1)}, member="m")
         with pytest.raises(UnknownGroup):
             await service.commit("g", {ORDERS[0]: at(1)}, generation=0)
         with pytest.raises(BadGroupId):
             await service.commit("ä" * 16_384, {ORDERS[0]: at(1)})
         assert cluster.entries() == before
+        assert await service.commit("g", {ORDERS[0]: at(1)}, member="m") == {ORDERS[0]: CommitCode.COMMITTED}
+        with pytest.raises(UnknownMember):
+            await service.commit("g", {ORDERS[0]: at(2)}, generation=3, member="m")
 
 
 async def test_a_large_commit_goes_in_parts_that_an_entry_takes(cluster):

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 from dray.buffers import Buffer
-from dray.clock import Clock, SystemClock
+from dray.clock import Clock, ManualClock, SystemClock
 from dray.ids import SeededEntropy
 from dray.log import envelope
 from dray.log.port import Log, LostReply, Position, Refused
@@ -16,7 +16,7 @@ from dray.machine.names import ProducerId, StreamId, domain_of
 from dray.objects.memory import MemoryObjects
 from dray.objects.paths import WalName
 from dray.objects.port import Objects, StoreUnavailable
-from dray.produce.batches import NewBatch
+from dray.produce.batches import NewBatch, Stored
 from dray.produce.placing import WrittenObjects
 from dray.produce.service import ProduceService
 from dray.produce.settings import FlushPolicy
@@ -28,7 +28,7 @@ from dray.topics.service import NewTopic, TopicService
 from dray.wal import codec
 from tests.replica.domain import replica_on
 
-CALM = Timing(ttl_ms=60_000, keepalive_ms=20_000, settle_ms=300)
+CALM = Timing(ttl_ms=60_000, keepalive_ms=20_000, settle_ms=10_000)
 EAGER = FlushPolicy(appends_per_second=100_000)
 """No linger and no pace: what a test is about decides when a flush begins."""
 
@@ -90,6 +90,16 @@ async def settle(turns: int = 20) -> None:
     """Let everything run that can run."""
     for _ in range(turns):
         await asyncio.sleep(0)
+
+
+async def outlast(clock: ManualClock, answer: "asyncio.Future[Stored]") -> None:
+    """Let time pass until a batch is answered."""
+    for _ in range(100):
+        await settle()
+        if answer.done():
+            return
+        clock.advance(1_000)
+    raise AssertionError("no answer, however long one waits")
 
 
 class GatedObjects:

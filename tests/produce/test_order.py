@@ -9,7 +9,7 @@ from dray.machine.commands import Expire
 from dray.objects.port import StoreUnavailable
 from dray.produce import telemetry
 from dray.produce.errors import NotStored, Overtaken, StoredUnknown
-from tests.produce.broker import GatedObjects, HeldLog, batch, broker, objects_in, settle, stored
+from tests.produce.broker import GatedObjects, HeldLog, batch, broker, objects_in, outlast, settle, stored
 from tests.replica.domain import new_log, replica_on
 
 
@@ -59,8 +59,8 @@ async def test_batches_without_a_producer_id_keep_their_order_in_a_stream_too():
 
 async def test_behind_a_commit_of_unknown_outcome_nothing_overtakes():
     """R-092, R-098, PR2: what might not be in the log counts as if it were not."""
-    log, objects = HeldLog(await new_log()), GatedObjects()
-    async with broker({0: log}, objects, flush_batches=1) as one:
+    clock, log, objects = ManualClock(), HeldLog(await new_log()), GatedObjects()
+    async with broker({0: log}, objects, clock=clock, flush_batches=1) as one:
         stream, other = await one.streams(partitions=2)
         log.lose_appends = 1_000
         answers = [one.produce.submit(batch(stream, producer=1, sequence=0))]
@@ -70,9 +70,10 @@ async def test_behind_a_commit_of_unknown_outcome_nothing_overtakes():
             await asyncio.sleep(0)
         answers += [one.produce.submit(batch(stream, producer=1, sequence=1)), one.produce.submit(batch(other))]
         objects.open_all()
-        await asyncio.wait(answers[:1])
+        await outlast(clock, answers[0])
         log.lose_appends = 0
-        await asyncio.wait(answers)
+        for answer in answers:
+            await outlast(clock, answer)
         assert told(answers) == ["StoredUnknown", "Overtaken", 0]
         assert one.replica.machine.streams.find(stream).end == 0
         assert StoredUnknown.kind is not NotStored.kind
@@ -92,6 +93,22 @@ async def test_an_object_whose_batches_were_all_overtaken_is_deleted_and_never_p
         await settle()
         assert log.appends == []
         assert objects.deleted == [objects.puts[1]]
+
+
+async def test_a_flush_whose_batches_were_all_overtaken_before_it_was_written_writes_nothing():
+    objects = GatedObjects()
+    async with broker({0: await new_log()}, objects, flush_batches=1, flushes=2) as one:
+        (stream,) = await one.streams()
+        first = one.produce.submit(batch(stream))
+        await objects.put_count(1)
+        second = one.produce.submit(batch(stream))
+        objects.fail(0)
+        await asyncio.wait([first, second])
+        objects.open_all()
+        await settle()
+        assert told([first, second]) == ["NotStored", "Overtaken"]
+        assert (await one.produce.submit(batch(stream))).base_offset == 0
+        assert one.produce.pressure.unacked == 0
 
 
 # -- sessions --------------------------------------------------------------
@@ -148,6 +165,30 @@ async def test_a_session_that_ended_under_an_append_in_flight_is_refused_as_a_wh
         await settle()
         assert len(objects.deleted) == len(objects.puts) - 3
         assert sorted(await objects_in(objects)) == sorted(set(objects.puts) - set(objects.deleted))
+
+
+async def test_a_flush_of_an_ended_session_between_two_of_the_new_one_is_not_overtaken():
+    """PR3: one proposal, one session; else the one in the middle would be refused alone."""
+    log, objects = await new_log(), GatedObjects()
+    async with broker({0: log.handle()}, objects, flush_batches=1) as one:
+        (stream,) = await one.streams()
+        answers = [one.produce.submit(batch(stream, value)) for value in (b"a", b"b")]
+        await objects.put_count(2)
+        await expire_sessions_of(one, log.handle())
+        await settle()
+        objects.let(0)
+        await objects.put_count(3)  # a again, under the new session
+        objects.let(1)
+        answers.append(one.produce.submit(batch(stream, b"c")))
+        await objects.put_count(4)
+        objects.let(3)
+        await settle()
+        objects.let(2)
+        await objects.put_count(5)  # b again
+        objects.let(4)
+        await asyncio.wait(answers)
+        assert told(answers) == [0, 1, 2]
+        assert await stored(one, stream) == [(0, b"a"), (1, b"b"), (2, b"c")]
 
 
 async def test_a_session_that_ends_again_and_again_fails_retriably():

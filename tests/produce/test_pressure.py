@@ -10,7 +10,7 @@ from dray.clock import ManualClock
 from dray.config import Section
 from dray.produce.errors import Busy
 from dray.produce.pacing import Pace
-from dray.produce.pressure import IndexBudget, Pressure
+from dray.produce.pressure import BATCH_OVERHEAD, IndexBudget, Pressure
 from dray.produce.settings import WalSettings
 from tests.produce.broker import GatedObjects, batch, broker, settle
 from tests.replica.domain import new_log
@@ -21,7 +21,7 @@ SECOND = 1_000_000_000
 async def test_beyond_the_bound_a_batch_is_refused_and_nothing_is_taken():
     """R-090, PR5."""
     objects = GatedObjects()
-    size = len(batch(1).data)
+    size = len(batch(1).data) + BATCH_OVERHEAD
     async with broker({0: await new_log()}, objects, max_buffer_bytes=10 * size, pause_bytes=5 * size) as one:
         (stream,) = await one.streams()
         pressure = one.produce.pressure

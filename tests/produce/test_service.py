@@ -21,7 +21,8 @@ from dray.produce.errors import (
     StoredUnknown,
     StreamGone,
 )
-from tests.produce.broker import GatedObjects, HeldLog, batch, broker, objects_in, settle, stored
+from dray.replica.errors import Diverged
+from tests.produce.broker import GatedObjects, HeldLog, batch, broker, objects_in, outlast, settle, stored
 from tests.replica.domain import MoodyLog, genesis, new_log
 from tests.topics.test_service import cluster_logs
 
@@ -149,18 +150,19 @@ async def test_a_lost_reply_of_the_log_is_settled_and_stored_once():
     log = MoodyLog(await new_log())
     async with broker({0: log}, MemoryObjects()) as one:
         (stream,) = await one.streams()
-        log.lose_replies = 2
+        log.lose_replies = 1
         assert (await one.produce.submit(batch(stream, b"a"))).base_offset == 0
         assert await stored(one, stream) == [(0, b"a")]
 
 
 async def test_an_outcome_that_stays_unknown_is_told_as_such_and_its_object_is_left():
     """R-098, PR4: never success, never a definite failure."""
-    log, objects = HeldLog(await new_log()), GatedObjects(gated=False)
-    async with broker({0: log}, objects) as one:
+    clock, log, objects = ManualClock(), HeldLog(await new_log()), GatedObjects(gated=False)
+    async with broker({0: log}, objects, clock=clock) as one:
         (stream,) = await one.streams()
         log.lose_appends = 1_000
         answer = one.produce.submit(batch(stream, b"a", producer=1, sequence=0))
+        await outlast(clock, answer)
         with pytest.raises(StoredUnknown):
             await answer
         log.lose_appends = 0
@@ -254,6 +256,43 @@ async def test_one_batch_sent_through_two_brokers_at_once_is_stored_once():
             answers = await asyncio.gather(one.produce.submit(same), two.produce.submit(same))
             assert [answer.base_offset for answer in answers] == [sequence, sequence]
         assert [offset for offset, _ in await stored(one, stream)] == list(range(30))
+
+
+async def test_a_replica_that_has_stopped_for_good_is_a_retriable_failure_and_deletes_nothing():
+    """R-085, PR4: another broker may take the batch; this one no longer knows what is true."""
+    objects = GatedObjects()
+    async with broker({0: await new_log()}, objects) as one:
+        (stream,) = await one.streams()
+        answer = one.produce.submit(batch(stream))
+        await objects.put_count(1)
+        one.replica.fail(Diverged("the log was rolled back"))
+        objects.open_all()
+        with pytest.raises(NotStored):
+            await answer
+        await settle()
+        assert objects.deleted == []
+
+
+async def test_written_objects_are_offered_to_readers_before_the_commit_wakes_them():
+    """Design section 5: a tailing consumer reads nothing from the store."""
+    kept: dict[str, bytes] = {}
+
+    class Cache:
+        def add(self, path, parts, size) -> None:
+            kept[path] = b"".join(parts)
+            assert len(kept[path]) == size
+
+    log, objects = HeldLog(await new_log()), MemoryObjects()
+    async with broker({0: log}, objects, written=Cache()) as one:
+        (stream,) = await one.streams()
+        log.hold()
+        answer = one.produce.submit(batch(stream))
+        while "append" not in log.moments:
+            await asyncio.sleep(0)
+        assert [await objects.get(path) for path in kept] == list(kept.values())
+        assert len(kept) == 1
+        log.let_go()
+        await answer
 
 
 async def test_a_caller_that_is_gone_hinders_no_other():

@@ -65,3 +65,22 @@ def test_patience_lets_an_elder_go_first():
     for now in range(TTL + BEAT, TTL * 2, BEAT):
         watch.own_entry_applied(now)
     assert watch.due(patience=1.5) == [(7, 3)]
+
+
+def test_beats_on_both_sides_of_a_short_outage_are_not_one_silence():
+    """R-049: two beats, an outage shorter than two ttl, and a third beat expire nobody."""
+    watch = observer()
+    watch.heard(7, 3)
+    watch.own_entry_applied(0)
+    watch.own_entry_applied(BEAT)
+    watch.own_entry_applied(BEAT + TTL)
+    assert watch.due() == []
+
+
+def test_entries_between_beats_do_not_make_a_beat_late():
+    """A busy observer counts on: the gap is measured from its last entry, not from its last beat."""
+    watch = observer()
+    watch.heard(7, 3)
+    for now in range(0, TTL + 2 * BEAT, BEAT - 1):
+        watch.own_entry_applied(now)
+    assert watch.due() == [(7, 3)]

@@ -16,6 +16,7 @@ class WatchedObjects:
         self.deleted: list[str] = []
         self.refuse: set[str] = set()
         self.fail_list_after: int | None = None
+        self.during_list: Callable[[], None] = lambda: None
         self.lists = 0
         self.at_once = self.most_at_once = 0
 
@@ -46,6 +47,7 @@ class WatchedObjects:
             if self.fail_list_after is not None and count >= self.fail_list_after:
                 raise StoreUnavailable("the list broke off", after=count)
             count += 1
+            self.during_list()
             yield info
 
     async def close(self) -> None:

@@ -132,6 +132,26 @@ async def test_a_sweep_that_did_not_find_or_delete_all_comes_again(cluster, trou
         assert await cluster.paths() == []
 
 
+async def test_a_jump_of_time_in_the_middle_of_a_sweep_stops_it(cluster):
+    """Q7, RT7, RT9: nothing more is deleted, and the session is not called swept."""
+    async with cluster.broker() as broker:
+        orphan, _, _ = await broker.put()
+    async with cluster.broker() as broker:
+        await broker.catalog.open_session()
+        await broker.pass_time(TTL_MS)
+        store = WatchedObjects(cluster.store)
+        timeline = broker.machine.timeline
+        store.during_list = lambda: setattr(timeline, "pause_end_ms", timeline.sure_ms + HOUR)
+        service = broker.retention(store)
+        await service.sweep()
+        assert await cluster.paths() == [orphan]
+        assert broker.machine.sessions.ended
+        store.during_list = lambda: None
+        await broker.pass_time(HOUR)
+        await service.sweep()
+        assert await cluster.paths() == []
+
+
 async def test_an_object_that_is_dead_but_not_gone_is_no_orphan(cluster):
     """R-113: what the machine knows is garbage's, not the sweep's."""
     async with cluster.broker() as broker:

@@ -6,9 +6,15 @@ a batch never crosses two parts, a batch is always a view of one. What is
 smaller than a batch header (lengths, the CRC) is not kept. What was read is a
 piece of one part.
 
+A view keeps the whole buffer alive that it looks into: a batch of 100 bytes
+may hold a connection's slab. So buffers are counted, each once for all objects
+that look into it, and a small object that would hold much more than its own
+size is copied after all.
+
 Invariants
-    F1  The pieces held never count more than the limit, each part with its
-        overhead; the least recently used go first.
+    F1  The pieces held never count more than the limit: the buffers that
+        they keep alive, and an overhead for each part. The least recently
+        used go first.
     F2  No piece of an object lies within another, so the last one that
         starts at or before a byte is the only one that can hold it.
 """
@@ -16,7 +22,8 @@ Invariants
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from dray.buffers import Buffer
@@ -26,21 +33,37 @@ from dray.records import HEADER_SIZE
 PART_OVERHEAD_BYTES: Final = 256
 """What Python needs for a view and its place in the lists."""
 
+COPY_ABOVE: Final = 2
+"""Copy a small written object if its views keep more than this many times its size alive."""
+
+COPIED_BYTES_MAX: Final = 64 * 1024
+
 
 class Piece:
     """The bytes [start, end) of an object, where they lie in memory."""
 
-    __slots__ = ("_parts", "_starts", "end", "path", "size", "start", "trusted")
+    __slots__ = ("_parts", "_starts", "end", "own_bytes", "path", "shared", "start", "trusted")
 
     def __init__(
-        self, path: str, start: int, end: int, parts: list[memoryview], starts: "array[int]", *, trusted: bool
+        self,
+        path: str,
+        start: int,
+        end: int,
+        parts: list[memoryview],
+        starts: "array[int]",
+        *,
+        trusted: bool,
+        own_bytes: int = 0,
+        shared: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
         self.path = path
         self.start = start
         self.end = end
         self.trusted = trusted
         """Validated by this process when it was produced; what came from the store is checked at each use."""
-        self.size = sum(map(len, parts)) + PART_OVERHEAD_BYTES * len(parts)
+        self.own_bytes = own_bytes + PART_OVERHEAD_BYTES * len(parts)
+        self.shared = shared
+        """Sizes of the buffers that its views keep alive, by identity; other pieces may, too."""
         self._parts = parts
         self._starts = starts
 
@@ -55,7 +78,8 @@ class Piece:
 
 def fetched_piece(path: str, start: int, content: memoryview) -> Piece:
     """What one read of the store gave."""
-    return Piece(path, start, start + len(content), [content], array("Q", [start]), trusted=False)
+    size = len(content)
+    return Piece(path, start, start + size, [content], array("Q", [start]), trusted=False, own_bytes=size)
 
 
 def written_piece(path: str, parts: Sequence[Buffer]) -> Piece:
@@ -69,7 +93,12 @@ def written_piece(path: str, parts: Sequence[Buffer]) -> Piece:
             kept.append(part if isinstance(part, memoryview) else memoryview(part))
             starts.append(at)
         at += size
-    return Piece(path, 0, at, kept, starts, trusted=True)
+    buffers = {id(part.obj): part.obj for part in kept}
+    shared = {identity: memoryview(buffer).nbytes for identity, buffer in buffers.items()}
+    if at <= COPIED_BYTES_MAX and sum(shared.values()) > COPY_ABOVE * at:
+        whole = memoryview(b"".join(parts))
+        return Piece(path, 0, at, [whole], array("Q", [0]), trusted=True, own_bytes=at)
+    return Piece(path, 0, at, kept, starts, trusted=True, shared=shared)
 
 
 class ObjectCache:
@@ -80,6 +109,8 @@ class ObjectCache:
         self.bytes = 0
         self._used: OrderedDict[Piece, None] = OrderedDict()
         self._by_path: dict[str, list[Piece]] = {}
+        self._holders: dict[int, int] = {}
+        """How many pieces look into a buffer, by its identity; while one does, no other buffer can have it."""
 
     def add(self, path: str, parts: Sequence[Buffer], size: int) -> None:
         """Keep an object that this process wrote: valid batches, in the parts that were put."""
@@ -88,7 +119,7 @@ class ObjectCache:
 
     def keep(self, piece: Piece) -> None:
         """Hold a piece, unless what is held says the same."""
-        if piece.size > self.limit_bytes:
+        if piece.own_bytes + sum(piece.shared.values()) > self.limit_bytes:
             return
         pieces = self._by_path.setdefault(piece.path, [])
         at = bisect_right(pieces, piece.start, key=_start)
@@ -102,8 +133,7 @@ class ObjectCache:
         for nested in pieces[first:last]:
             self._uncount(nested)
         pieces[first:last] = [piece]  # F2
-        self._used[piece] = None
-        self.bytes += piece.size
+        self._count(piece)
         self._shrink()
 
     def find(self, path: str, start: int) -> Piece | None:
@@ -133,9 +163,23 @@ class ObjectCache:
                 del self._by_path[piece.path]
         telemetry.CACHED.set(self.bytes)
 
+    def _count(self, piece: Piece) -> None:
+        self._used[piece] = None
+        self.bytes += piece.own_bytes
+        for identity, size in piece.shared.items():
+            holders = self._holders.get(identity, 0)
+            self._holders[identity] = holders + 1
+            if not holders:
+                self.bytes += size
+
     def _uncount(self, piece: Piece) -> None:
         del self._used[piece]
-        self.bytes -= piece.size
+        self.bytes -= piece.own_bytes
+        for identity, size in piece.shared.items():
+            self._holders[identity] -= 1
+            if not self._holders[identity]:
+                del self._holders[identity]
+                self.bytes -= size
 
 
 def _start(piece: Piece) -> int:

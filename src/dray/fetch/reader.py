@@ -33,7 +33,7 @@ from dray.machine.index import LENGTH_BYTES
 from dray.objects.port import NoSuchObject, Objects
 from dray.records import InvalidBatch, one_batch
 
-WHOLE_SHARE: Final = 4
+WHOLE_SHARE: Final = 16
 """An object is read whole only if this many of its size fit into the cache."""
 
 

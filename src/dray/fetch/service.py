@@ -7,9 +7,9 @@ over a wait: the machine of a replica only moves forward, also when it jumps
 to a checkpoint, so an answer is never older than any answer before it.
 
 Invariants
-    F8   "Nothing yet", "out of range" and "no such stream" are said only
+    F8  "Nothing yet", "out of range" and "no such stream" are said only
          after a sync that began when the request was here (R-116, R-012).
-    F9   A fetch that waits reads neither the engine nor the store: apply
+    F9  A fetch that waits reads neither the engine nor the store: apply
          wakes it. A wake-up too many or too few costs time, never records.
     F10  An answer comes from a position at or above every position that was
          applied when its request came (R-127).

@@ -111,10 +111,8 @@ class OffsetService:
             UnknownMember, UnknownGroup: nothing was committed; groups have no members here.
         """
         check_group(group)
-        if member:
-            raise UnknownMember("the group has no such member", group=group[:100])
         if generation >= 0:
-            raise UnknownGroup("the group has no generation", group=group[:100], generation=generation)
+            raise await self._no_generation(group, generation, member)
         if not all(self._topic_of(partition) for partition in offsets):
             await self._domains.catalog.sync()  # TS1: unknown is not said from memory
         codes: Codes = {}
@@ -153,6 +151,14 @@ class OffsetService:
             if topic is not None and number < topic.visible:
                 found[Partition(topic=topic.name, number=number)] = _told(replica, group, topic_id, number)
         return dict(sorted(found.items(), key=lambda item: (item[0].topic, item[0].number)))
+
+    async def _no_generation(self, group: str, generation: int, member: str) -> UnknownMember | UnknownGroup:
+        """Without a generation whoever commits is taken, as by Kafka of a group without members; with one, nobody."""
+        replica = self._replica(group)
+        await self._sync(replica)
+        if any(True for _ in replica.machine.offsets.of_group(group)):
+            return UnknownMember("the group has no such member", group=group[:100], member=member[:100])
+        return UnknownGroup("the group does not exist", group=group[:100], generation=generation)
 
     def _replica(self, group: str) -> Replica:
         return self._domains[domain_of_group(group, self._domains.catalog.machine.domains)]

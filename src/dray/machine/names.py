@@ -1,8 +1,7 @@
 """The names of things in a domain, and how the composed ones are made.
 
-A stream id is `counter << 16 | domain`, so it says where it lives. A WAL id
-is `log id (8) | session (u32) | counter (u32)`, big-endian, so it says who
-wrote the object and an orphan needs no marker.
+A stream id is `counter << 16 | domain`, so it says where it lives. The name of
+a WAL object is in `dray.wal.ids`.
 
 Invariants
     T1  The low 16 bits of a stream id are its domain, for ever; the counter
@@ -10,19 +9,18 @@ Invariants
 """
 
 import hashlib
-import struct
-from dataclasses import dataclass
 from typing import Final, NewType
 
-SessionId = NewType("SessionId", int)
-"""Given by the machine's counter when Open is applied (Q1); 0 is nobody."""
+from dray.wal.ids import LogId as LogId
+from dray.wal.ids import SessionId as SessionId
+from dray.wal.ids import WalId as WalId
+from dray.wal.ids import parse_wal_id as parse_wal_id
+from dray.wal.ids import wal_id as wal_id
 
 StreamId = NewType("StreamId", int)
 TopicId = NewType("TopicId", bytes)
 """The 16 bytes of a UUID, drawn by the proposer; never zero."""
 
-LogId = NewType("LogId", bytes)
-WalId = NewType("WalId", bytes)
 ObjectId = NewType("ObjectId", int)
 """The machine's ordinal of an object: dense, never reused."""
 
@@ -35,27 +33,6 @@ MAX_STREAM_COUNTER: Final = (1 << 47) - 1
 MAX_SESSION: Final = (1 << 32) - 1
 PRODUCER_BITS: Final = 40
 """Ids of one generation of a log: a recovered log begins above all ids of the lost one (Q6)."""
-
-_WAL_ID: Final = struct.Struct(">8sII")
-assert _WAL_ID.size == 16, "the size of a WAL id is part of the format"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WalName:
-    """What a WAL id says."""
-
-    log_id: LogId
-    session: SessionId
-    counter: int
-
-
-def wal_id(log_id: LogId, session: SessionId, counter: int) -> WalId:
-    return WalId(_WAL_ID.pack(log_id, session, counter))
-
-
-def parse_wal_id(name: WalId) -> WalName:
-    log_id, session, counter = _WAL_ID.unpack(name)
-    return WalName(log_id=LogId(log_id), session=SessionId(session), counter=counter)
 
 
 def stream_id(counter: int, domain: int) -> StreamId:

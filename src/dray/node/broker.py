@@ -5,11 +5,11 @@ are taken, then what was taken is answered, then the session is given back.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Final
+from typing import Final, TypeAlias
 
 import dray
 from dray.clock import SystemClock
@@ -35,6 +35,7 @@ from dray.objects.cluster import bind, bound_to
 from dray.objects.opening import Effects as StoreEffects
 from dray.objects.opening import StoreOptions, open_store
 from dray.objects.port import Objects
+from dray.objects.probe import store_date
 from dray.objects.retry import RetryPolicy
 from dray.objects.settings import ObjectsSettings
 from dray.offload import ThreadOffload
@@ -43,6 +44,7 @@ from dray.produce.service import ProduceService
 from dray.produce.settings import WalSettings
 from dray.records import ScratchPool
 from dray.replica.replica import CATALOG
+from dray.replica.session import StoreDate
 from dray.replica.settings import SessionSettings
 from dray.replica.writer import Timing
 from dray.retention.service import RetentionService
@@ -61,6 +63,9 @@ DISK_THREADS: Final = 8
 LISTENER: Final = "client"
 PROBE_TTL_S: Final = 2.0
 
+OpenStore: TypeAlias = Callable[[str, StoreOptions, StoreEffects], Awaitable[Objects]]
+"""What makes a store of an address; a test gives one whose store fails."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningBroker:
@@ -78,10 +83,10 @@ class RunningBroker:
 
 
 @asynccontextmanager
-async def run_broker(config: Config) -> AsyncIterator[RunningBroker]:
+async def run_broker(config: Config, open_objects: OpenStore = open_store) -> AsyncIterator[RunningBroker]:
     """Serve for as long as the block runs; leaving it is a clean stop."""
     async with AsyncExitStack() as stack:
-        effects, metadata, objects = await _open_state(stack, config)
+        effects, metadata, objects = await _open_state(stack, config, open_objects)
         services = await _start_services(stack, config, effects, metadata, objects)
         kafka_at, server = await _start_kafka(stack, config, services, effects)
         registration = _registration(config, kafka_at)
@@ -96,7 +101,9 @@ async def run_broker(config: Config) -> AsyncIterator[RunningBroker]:
     logger().info(telemetry.STOPPED)
 
 
-async def _open_state(stack: AsyncExitStack, config: Config) -> tuple[Effects, Metadata, Objects]:
+async def _open_state(
+    stack: AsyncExitStack, config: Config, open_objects: OpenStore
+) -> tuple[Effects, Metadata, Objects]:
     """The directory, the store and the metadata plane: all that a broker knows."""
     offload = ThreadOffload(DISK_THREADS)
     stack.callback(offload.close)
@@ -111,16 +118,27 @@ async def _open_state(stack: AsyncExitStack, config: Config) -> tuple[Effects, M
     )
     if log.url == "memory:":
         identity = new_identity(effects.entropy)
-        objects = await _open_objects(stack, config, None, identity, effects)
+        objects = await _open_objects(stack, config, None, identity, effects, open_objects)
         return effects, await stack.enter_async_context(serve_in_memory(identity, effects, options)), objects
     directory = DataDirectory(broker.data.absolute(), log.directory)
     effects.disk.make_dir(directory.root)
     lock = DirectoryLock(directory.root)
     stack.callback(lock.release)
     identity = directory.claim(effects.disk, effects.entropy)
-    objects = await _open_objects(stack, config, directory, identity, effects)
+    objects = await _open_objects(stack, config, directory, identity, effects, open_objects)
+    options = replace(options, store_date=await _ask_date(objects, effects))
     metadata = await stack.enter_async_context(serve_metadata(directory, identity, effects, options))
     return effects, metadata, objects
+
+
+async def _ask_date(objects: Objects, effects: Effects) -> StoreDate | None:
+    """What the store's clock says; after a long stop it vouches for ours (Q7). A store that cannot say does no harm."""
+    try:
+        date_ms = await store_date(objects, effects.entropy)
+    except DrayError as error:
+        logger().warning(telemetry.NO_DATE, error=str(error))
+        return None
+    return StoreDate(date_ms=date_ms, boot_ns=effects.clock.boot_ns())
 
 
 async def _open_objects(
@@ -129,10 +147,11 @@ async def _open_objects(
     directory: DataDirectory | None,
     identity: Identity,
     effects: Effects,
+    open_objects: OpenStore,
 ) -> Objects:
     """The object store, bound to this cluster."""
     settings = config.get(ObjectsSettings)
-    objects = await open_store(
+    objects = await open_objects(
         settings.url or ("memory:" if directory is None else str(directory.objects)),
         store_options(settings),
         StoreEffects(clock=effects.clock, entropy=effects.entropy, disk=effects.disk, offload=effects.offload),

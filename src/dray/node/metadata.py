@@ -26,7 +26,7 @@ from dray.replica.checkpoints import CheckpointStore, FileCheckpoints, MemoryChe
 from dray.replica.child import ChildFolder
 from dray.replica.domains import Domains
 from dray.replica.replica import Replica
-from dray.replica.session import Identity
+from dray.replica.session import Identity, StoreDate
 from dray.replica.writer import Timing
 
 STARTING_LIMIT_S: Final = 120
@@ -52,6 +52,7 @@ class MetadataOptions:
     max_entry_bytes: int = 1 << 20
     checkpoint_due_bytes: int = 8 << 20
     accept_clock: bool = False
+    store_date: StoreDate | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +198,7 @@ def _replica(
             kind=SessionKind.BROKER,
             owner=True,
             accept_clock=options.accept_clock,
+            store_date=options.store_date,
         ),
         clock=effects.clock,
         entropy=effects.entropy,

@@ -8,6 +8,9 @@ READY: Final = telemetry.event("node.ready", "the broker serves clients")
 EXPOSED: Final = telemetry.event(
     "node.exposed", "a listener can be reached from other machines and asks nobody for a password"
 )
+NO_DATE: Final = telemetry.event(
+    "node.no_store_date", "the store did not tell its time; machine time may lag after a stop"
+)
 STOPPING: Final = telemetry.event("node.stopping", "the broker finishes what it has taken and stops")
 STOPPED: Final = telemetry.event("node.stopped", "everything taken was answered; the session was given back")
 LOOP_LAG: Final = telemetry.histogram(

@@ -46,3 +46,13 @@ async def _wins(objects: Objects, name: str, content: bytes) -> bool:
     except AlreadyExists:
         return False
     return True
+
+
+async def store_date(objects: Objects, entropy: Entropy) -> int:
+    """What time it is for the store, in ms: the age it gives to an object that was just put."""
+    name = f"probe/date-{entropy.random_bytes(8).hex()}"
+    await objects.put(name, [b"what time is it?"])
+    try:
+        return (await objects.head(name)).modified_ms
+    finally:
+        await objects.delete(name)

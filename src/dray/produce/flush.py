@@ -15,7 +15,7 @@ from dray.wal.codec import Batch
 
 Answer: TypeAlias = "asyncio.Future[Stored]"
 Waiting: TypeAlias = tuple[NewBatch, Answer]
-E_ = TypeVar("E_", bound=DrayError)
+AnyError = TypeVar("AnyError", bound=DrayError)
 
 
 def _stream_of(entry: Waiting) -> int:
@@ -32,7 +32,7 @@ class Flush:
         self.waiting: list[Waiting | None] = [*sorted(waiting, key=_stream_of)]
         """In the order of the object; None where a batch was answered before the commit."""
         self.size = size
-        """Bytes of the batches that are not answered."""
+        """What the batches that are not answered hold (PR5)."""
         self.begun_ns = begun_ns
         self.placed: Placed | None = None
         self.proposed = False
@@ -111,7 +111,8 @@ def fail(answer: Answer, error: DrayError) -> None:
         answer.exception()
 
 
-def because(error: E_, cause: Exception) -> E_:
+def because(error: AnyError, cause: Exception) -> AnyError:
+    """The error, with its cause chained."""
     error.__cause__ = cause
     return error
 

@@ -33,7 +33,7 @@ from dray.produce.errors import NotStored, Overtaken, Stopping, StoredUnknown
 from dray.produce.flush import Answer, Flush, Waiting, append_of, because, fail, key_of, placed_of, refusal, report
 from dray.produce.pacing import Pace
 from dray.produce.placing import Placer, Spawn
-from dray.produce.pressure import IndexBudget, Pressure
+from dray.produce.pressure import BATCH_OVERHEAD, IndexBudget, Pressure
 from dray.produce.settings import FlushPolicy
 from dray.replica.replica import Replica
 from dray.telemetry import logger
@@ -78,6 +78,7 @@ class Lane:
         self._timing = False
         self._committing = False
         self._draining = False
+        self._halted = False
 
     # -- taking ------------------------------------------------------------
 
@@ -96,6 +97,10 @@ class Lane:
         self._draining = True
         self._consider()
 
+    def halt(self) -> None:
+        """Begin no flush any more."""
+        self._halted = True
+
     def abandon(self) -> None:
         """The tasks of this lane are gone: answer whoever still waits (PR8)."""
         for flush in self._flights:
@@ -103,9 +108,7 @@ class Lane:
                 error = StoredUnknown("stopped during the commit") if flush.proposed else Stopping("stopped before it")
                 self._end(flush, error)
         while self._queue:
-            batch, answer = self._queue.popleft()
-            fail(answer, Stopping("stopped before it was stored"))
-            self._pressure.give_back(len(batch.data))
+            self._drop(self._queue.popleft(), Stopping("stopped before it was stored"))
         self._flights.clear()
         self._queued = 0
 
@@ -114,7 +117,7 @@ class Lane:
     def _consider(self) -> None:
         """Begin the flushes that are due; whatever may change the answer asks again."""
         self._asked = False
-        while self._queue and len(self._flights) < self._policy.flushes:
+        while not self._halted and self._queue and len(self._flights) < self._policy.flushes:
             now_ns = self._clock.boot_ns()
             wait_ns = self._wait_ns(now_ns)
             if wait_ns is None:
@@ -165,7 +168,7 @@ class Lane:
             taken.append(queue.popleft())
             size += length
         self._queued -= size
-        return Flush(taken, size, now_ns)
+        return Flush(taken, size + BATCH_OVERHEAD * len(taken), now_ns)
 
     async def _fly(self, flush: Flush) -> None:
         await self._place(flush)
@@ -175,7 +178,11 @@ class Lane:
     async def _place(self, flush: Flush) -> None:
         """Write the object of a flush, or fail the flush. The caller has counted the put."""
         try:
-            flush.placed = await self._placer.place(flush.lay_out())
+            chunks = flush.lay_out()
+            if chunks:
+                flush.placed = await self._placer.place(chunks)
+            else:
+                flush.over = True  # all of it was overtaken before its turn came
         except Exception as error:
             report(error)
             self._fail(flush, because(NotStored("the object could not be written"), error))
@@ -339,17 +346,17 @@ class Lane:
             kept: deque[Waiting] = deque()
             for entry in self._queue:
                 if key_of(entry) in keys:
-                    self._queued -= self._drop(entry, error)
+                    self._queued -= self._drop(entry, error) - BATCH_OVERHEAD
                 else:
                     kept.append(entry)
             self._queue = kept
 
     def _drop(self, entry: Waiting, error: DrayError) -> int:
         batch, answer = entry
-        size = len(batch.data)
+        held = len(batch.data) + BATCH_OVERHEAD
         fail(answer, error)
-        self._pressure.give_back(size)
-        return size
+        self._pressure.give_back(held)
+        return held
 
     def _end(self, flush: Flush, error: DrayError, outcome: str = "failed") -> None:
         """Answer everyone in a flush with the same error."""

@@ -5,8 +5,9 @@ the memory of the offset index. Both refuse before they grow beyond their
 bound, and both tell earlier that they will.
 
 Invariants
-    PR5  Bytes that wait for an answer never exceed the bound, except by one
-         batch that is larger than the bound and waits alone.
+    PR5  Bytes that wait for an answer, with what each batch takes besides,
+         never exceed the bound, except by one batch that is larger than the
+         bound and waits alone.
 """
 
 import asyncio
@@ -15,6 +16,9 @@ from typing import Final
 from dray.produce.errors import Busy
 from dray.produce.telemetry import INDEX_BYTES, INDEX_PRESSURE
 from dray.telemetry import logger
+
+BATCH_OVERHEAD: Final = 640
+"""What a waiting batch takes besides its bytes: view, future, fields. Tiny batches fill memory with these."""
 
 _SOFT: Final = 0.8
 """The share of the index budget above which producers are slowed down."""

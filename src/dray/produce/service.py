@@ -22,7 +22,7 @@ from dray.produce.errors import Busy, NotStored, Stopping
 from dray.produce.flush import report
 from dray.produce.lane import Lane
 from dray.produce.placing import NoCache, Placer, WrittenObjects
-from dray.produce.pressure import IndexBudget, Pressure
+from dray.produce.pressure import BATCH_OVERHEAD, IndexBudget, Pressure
 from dray.produce.settings import FlushPolicy
 from dray.replica.domains import Domains
 
@@ -75,7 +75,7 @@ class ProduceService:
         size = len(batch[1])
         domain = batch[0] & _DOMAIN
         lane = self._lanes.get(domain) or self._new_lane(domain)
-        self.pressure.take(size)
+        self.pressure.take(size + BATCH_OVERHEAD)
         answer: asyncio.Future[Stored] = self._loop.create_future()
         lane.add(batch, answer, size)
         return answer
@@ -97,10 +97,12 @@ class ProduceService:
             yield self
         finally:
             self._stopped = True
-            tasks = list(self._tasks)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            for lane in self._lanes.values():
+                lane.halt()
+            while self._tasks:
+                for task in self._tasks:
+                    task.cancel()
+                await asyncio.gather(*self._tasks, return_exceptions=True)
             for lane in self._lanes.values():
                 lane.abandon()
 

@@ -52,6 +52,7 @@ class Checkpointer:
         self._due_bytes = due_bytes
         self._kept_ms = kept_ms
         self._last_size = 0
+        self._trimmed = 0
         self._made_at_ms: dict[int, int] = {}
 
     async def run(self, interval_s: float = 1.0) -> None:
@@ -138,8 +139,9 @@ class Checkpointer:
         now = self._replica.machine.time_ms
         ages = {position: now - self._made_at_ms.setdefault(position, now) for position in have}
         old = [position for position in have[:-KEPT] if ages[position] >= self._kept_ms]
-        if len(have) >= KEPT and ages[have[-KEPT]] >= self._kept_ms:
+        if len(have) >= KEPT and have[-KEPT] > self._trimmed and ages[have[-KEPT]] >= self._kept_ms:
             await self._replica.log.trim(Position(have[-KEPT]))
+            self._trimmed = have[-KEPT]
         for position in old:
             await self._store.remove(position)
             self._made_at_ms.pop(position, None)

@@ -3,11 +3,6 @@
 Every entry names the position and digest that its writer had applied. A
 replica that had another digest there has missed an entry, folds another log,
 or computes another state: it stops instead of answering.
-
-Invariants
-    Q6  `seen` = (position, digest) of the last entry the writer had applied. A
-        replica that has another digest there, or finds the log shorter than
-        what it has read, stops.
 """
 
 from collections import OrderedDict

@@ -1,9 +1,4 @@
-"""Commands that wait for their entry: a bounded queue, cut into entries by rows.
-
-Invariants
-    Q8  No entry touches more than `MAX_ROWS` rows, and the fold yields after
-        each one, so nobody on the loop waits longer than one entry takes.
-"""
+"""Commands that wait for their entry: a bounded queue, cut into entries by rows (Q8)."""
 
 import asyncio
 from collections import deque

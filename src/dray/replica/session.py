@@ -27,6 +27,17 @@ class OwnSession:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoreDate:
+    """What the object store said the time was, and when that was on this machine's boot clock (Q7)."""
+
+    date_ms: int
+    boot_ns: int
+
+    def now_ms(self, boot_ns: int) -> int:
+        return self.date_ms + max(0, boot_ns - self.boot_ns) // 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
     """Who opens sessions: given by the node, the same for all domains."""
 
@@ -37,3 +48,5 @@ class Identity:
     owner: bool
     """Holds the lock of the data directory, so a live session of the same name is a dead process's (Q4)."""
     accept_clock: bool = False
+    store_date: StoreDate | None = None
+    """Vouches for this machine's clock after a long stop."""

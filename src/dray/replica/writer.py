@@ -65,6 +65,8 @@ class _Flight:
 
     entry: bytes
     landed: "asyncio.Future[Applied]"
+    position: int | None = None
+    """Where the log says that it is."""
     uncertain: bool = False
     """An attempt was lost, so it may be in the log whatever later attempts say."""
 
@@ -117,6 +119,8 @@ class Writer:
         flight = self._flight
         if mine and flight is not None and not flight.landed.done() and applied.outcome not in _NO_ANSWER:
             flight.landed.set_result(applied)
+        elif flight is not None:
+            self._check_shown(flight)
         if self._session is None:
             return
         if applied.outcome is Outcome.EXECUTED and applied.session == self._session.id and not mine:
@@ -197,7 +201,7 @@ class Writer:
 
     async def _open(self) -> None:
         machine = self._host.machine
-        identity = self._identity
+        identity, date = self._identity, self._identity.store_date
         command = Open(
             name=identity.name,
             nonce=self._entropy.random_bytes(16),
@@ -207,6 +211,7 @@ class Writer:
             lowest_version=1,
             highest_version=envelope.VERSION,
             wall_ms=self._clock.wall_ms(),
+            store_date_ms=-1 if date is None else date.now_ms(self._clock.boot_ns()),
             accept_clock=identity.accept_clock,
             owner=identity.owner,
         )
@@ -314,8 +319,8 @@ class Writer:
                 return await self._abandon(flight)
             try:
                 async with asyncio.timeout(left_s):
-                    position = await self._log.append(flight.entry)
-                self._check_behind(position, flight)
+                    flight.position = await self._log.append(flight.entry)
+                self._check_shown(flight)
                 break  # it is in the log: the fold will show it, however late (RP1)
             except Refused:
                 if not flight.uncertain:
@@ -327,11 +332,13 @@ class Writer:
             attempt += 1
         return await flight.landed
 
-    def _check_behind(self, position: int, flight: _Flight) -> None:
-        """Q6: an entry cannot land among those that its writer had read when it was written."""
-        seen = envelope.decode_head(flight.entry).seen_position
-        if position <= seen:
-            raise self._host.fail(Diverged("the log ended before what was already read", position=position, read=seen))
+    def _check_shown(self, flight: _Flight) -> None:
+        """Q6: the fold cannot pass the place of an entry without having shown it."""
+        read = self._host.machine.position
+        if flight.position is not None and flight.position <= read and not flight.landed.done():
+            self._host.fail(
+                Diverged("the log did not show an entry at the place it was given", position=flight.position, read=read)
+            )
 
     async def _abandon(self, flight: _Flight) -> Applied:
         """Give up the session, never n (RP2): a later copy meets a closed session or is applied whole."""

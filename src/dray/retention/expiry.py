@@ -13,6 +13,7 @@ from dray.machine import producers
 from dray.machine.commands import ExpireOffsets, ExpireProducers, OffsetKey, OffsetReason
 from dray.machine.machine import Machine
 from dray.machine.names import StreamId, TopicId
+from dray.machine.streams import MINUTE_MS
 from dray.machine.topics import TopicState
 from dray.machine.verdicts import OffsetsExpired, ProducersExpired
 from dray.replica.replica import Replica
@@ -105,8 +106,8 @@ def first_idle(machine: Machine, number: StreamId, start: int, idle_ms: int) -> 
     stream = machine.streams.find(number)
     if stream is None or not stream.producers or machine.timeline.paused:
         return None
-    cutoff_s = max(0, machine.time_ms - idle_ms) // 1000
+    cutoff_min = max(0, machine.time_ms - idle_ms) // MINUTE_MS
     for state in producers.STATE.iter_unpack(bytes(stream.producers)):
-        if state[0] >= start and state[3] < cutoff_s:
+        if state[0] >= start and state[3] < cutoff_min:
             return int(state[0])
     return None

@@ -205,6 +205,8 @@ class Cluster:
         self.timing = timing or Timing()
         self.checkpoints = checkpoints
         self.brokers: dict[str, Broker] = {}
+        self.patience = 20.0
+        """How long a client waits for an answer."""
         self.expected: tuple[type[DrayError], ...] = (Unavailable,)
         """Errors by which a process may end itself: a boot that does not reach the log is one."""
         self.beside: list[Callable[[Broker], Awaitable[None]]] = []
@@ -215,7 +217,7 @@ class Cluster:
         self._dice = world.dice("clients")
         self.truth = Truth(world, machine())
         self.log.on_landed = self.truth.landed
-        self.log.land(_genesis(min_grace_ms), "founder")
+        self.log.land(genesis(min_grace_ms), "founder")
         for index in range(nodes):
             self.add(f"node-{index}")
 
@@ -274,9 +276,7 @@ class Cluster:
         live = self.live()
         return self._dice.choice(live) if live else None
 
-    async def ask(
-        self, work: Callable[[Broker], Awaitable[T]], *, broker: Broker | None = None, timeout: float = 20.0
-    ) -> T:
+    async def ask(self, work: Callable[[Broker], Awaitable[T]], *, broker: Broker | None = None) -> T:
         """Send a request to a broker and wait for its answer (SM15)."""
         await asyncio.sleep(self._dice.random() * 0.01)
         broker = broker or self.any_broker()
@@ -285,7 +285,7 @@ class Cluster:
         answer: asyncio.Future[T] = self.world.loop.create_future()
         broker.process.spawn(_answer(work, broker, answer), "request")
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(self.patience):
                 return await answer
         except TimeoutError:
             raise NoAnswer("the broker did not answer", broker=broker.process.name) from None
@@ -364,7 +364,7 @@ async def _answer(work: Callable[[Broker], Awaitable[T]], broker: Broker, answer
 def _pack(batches: list[Batch]) -> tuple[bytes, list[tuple[int, int, int, int, int, int, int, int, int]]]:
     """The bytes of an object, each batch behind its length, and the rows of its Append."""
     content = bytearray()
-    rows = []
+    rows: list[tuple[int, int, int, int, int, int, int, int, int]] = []
     for batch in batches:
         content += len(batch.payload).to_bytes(LENGTH_BYTES, "big")
         rows.append((
@@ -375,7 +375,8 @@ def _pack(batches: list[Batch]) -> tuple[bytes, list[tuple[int, int, int, int, i
     return bytes(content), rows
 
 
-def _genesis(min_grace_ms: int) -> bytes:
+def genesis(min_grace_ms: int) -> bytes:
+    """The first entry of the simulated log."""
     command = Genesis(cluster_id=b"cluster-of-a-sim", log_id=LOG_ID, domain=0, domains=1, min_grace_ms=min_grace_ms)
     encoded = commands.encode(command)
     return envelope.encode([encoded], session=0, n=0, time_ms=EPOCH_MS, seen_position=0, seen_digest=0)

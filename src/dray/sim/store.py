@@ -55,13 +55,17 @@ class SharedObjects:
     def __init__(self, loop: SimLoop, trace: Trace) -> None:
         self.inner = MemoryObjects(StoreClock(loop))
         self.deletions: list[Deletion] = []
+        self.on_put: Callable[[str, str], None] | None = None
+        """Called with the name and who put it, when it is there."""
         self.on_delete: Callable[[str, str], None] | None = None
         """Called with the name and who takes it away, before it goes: how a checker watches."""
         self._loop = loop
         self._trace = trace
 
-    async def put(self, path: str, content: bytes) -> None:
+    async def put(self, path: str, content: bytes, by: str = "") -> None:
         await self.inner.put(path, [content])
+        if by and self.on_put is not None:
+            self.on_put(path, by)
 
     async def delete(self, path: str, by: str) -> None:
         self.deletions.append(Deletion(path=path, at=self._loop.time(), by=by))
@@ -89,7 +93,7 @@ class NetworkObjects:
         content = b"".join(parts)
 
         async def arrive() -> None:
-            await self._truth.put(path, content)
+            await self._truth.put(path, content, self._link.process)
 
         await self._link.call("put", arrive, lost=_put_unknown, refused=_unavailable, copies=True)  # SM14
 

@@ -137,6 +137,7 @@ class Workload:
                 self._told_end(sent.batch.stream, base + sent.batch.records)
             case Rejected():
                 closed = verdict is Rejected.CLOSED and self.may_vanish
+                sent.fate = Fate.REFUSED
                 self.world.check(closed, "a good batch was rejected", verdict=verdict.name, batch=sent.batch.payload)
 
     def _told_end(self, stream: StreamId, end: int) -> None:
@@ -161,26 +162,23 @@ class Workload:
             stream = dice.choice(self.cluster.streams)
             batch = self.batch(dice, name, stream, producer=producer, sequence=sequences[stream])
             sent = self.note(batch)
-            while self.history.working and sent.fate is not Fate.ACKED:
-                await self._try_idempotent(sent, dice)
+            while self.history.working and not await self._try_idempotent(sent, dice):
+                pass
             sequences[stream] += batch.records
-            if sent.fate is not Fate.ACKED:
-                return  # the run ends with an open question
 
-    async def _try_idempotent(self, sent: Sent, dice: Random) -> None:
-        """One try, or two at once through two brokers (R-101)."""
+    async def _try_idempotent(self, sent: Sent, dice: Random) -> bool:
+        """One try, or two at once through two brokers (R-101); whether its fate is known."""
         tries = 2 if dice.random() < 0.3 else 1
-        answers = await asyncio.gather(
-            *(self.cluster.ask(lambda broker: broker.produce([sent.batch])) for _ in range(tries)),
-            return_exceptions=True,
-        )
-        for answer in answers:
-            if isinstance(answer, DrayError):
-                await asyncio.sleep(dice.random())
-            elif isinstance(answer, BaseException):
-                raise answer
-            else:
-                self.settle(sent, answer[0])
+        await asyncio.gather(*(self._ask_again(sent, dice) for _ in range(tries)))
+        return sent.fate is not Fate.UNKNOWN
+
+    async def _ask_again(self, sent: Sent, dice: Random) -> None:
+        try:
+            (verdict,) = await self.cluster.ask(lambda broker: broker.produce([sent.batch]))
+        except DrayError:
+            await asyncio.sleep(dice.random())
+        else:
+            self.settle(sent, verdict)
 
     # Readers.
 

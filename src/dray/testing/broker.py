@@ -26,7 +26,8 @@ from pathlib import Path
 from dray.cli.settings import SECTIONS
 from dray.config import Config, load, parse_set
 from dray.errors import Unavailable
-from dray.node.broker import run_broker
+from dray.node.broker import OpenStore, run_broker
+from dray.objects.opening import open_store
 
 START_LIMIT_S = 30
 
@@ -44,16 +45,21 @@ class TestBroker:
 
 
 @contextmanager
-def broker(data: Path | None = None, **settings: object) -> Iterator[TestBroker]:
+def broker(
+    data: Path | None = None, *, open_objects: OpenStore = open_store, **settings: object
+) -> Iterator[TestBroker]:
     """Run a broker for as long as the block runs.
 
     `data` is its directory; without one everything is in memory. Settings are
     given as `section__key=value`, for example `topics__partitions=4`.
+    `open_objects` makes the object store: give another one to see what
+    happens when it fails.
     """
     config = _config(data, settings)
     started, stop = threading.Event(), threading.Event()
     outcome: list[TestBroker | BaseException] = []
-    thread = threading.Thread(target=_run, args=(config, started, stop, outcome), name="dray-broker", daemon=True)
+    arguments = (config, open_objects, started, stop, outcome)
+    thread = threading.Thread(target=_run, args=arguments, name="dray-broker", daemon=True)
     thread.start()
     try:
         if not started.wait(START_LIMIT_S) or not outcome:
@@ -81,10 +87,14 @@ def _config(data: Path | None, settings: dict[str, object]) -> Config:
 
 
 def _run(
-    config: Config, started: threading.Event, stop: threading.Event, outcome: list[TestBroker | BaseException]
+    config: Config,
+    open_objects: OpenStore,
+    started: threading.Event,
+    stop: threading.Event,
+    outcome: list[TestBroker | BaseException],
 ) -> None:
     async def serve() -> None:
-        async with run_broker(config) as running:
+        async with run_broker(config, open_objects) as running:
             outcome.append(TestBroker(bootstrap=str(running.kafka), http=str(running.http)))
             started.set()
             await asyncio.get_running_loop().run_in_executor(None, stop.wait)

@@ -18,6 +18,8 @@ from dray.errors import Invalid
 
 WalId = NewType("WalId", bytes)
 LogId = NewType("LogId", bytes)
+SessionId = NewType("SessionId", int)
+"""Given by the machine's counter when an Open is applied; 0 is nobody."""
 
 LOG_ID_SIZE: Final = 8
 _LAYOUT: Final = struct.Struct(">8sII")
@@ -30,7 +32,7 @@ class WalName:
     """The parts of a walId."""
 
     log_id: LogId
-    session: int
+    session: SessionId
     counter: int
 
 
@@ -48,4 +50,4 @@ def parse_wal_id(raw: bytes) -> WalName:
     if len(raw) != _LAYOUT.size:
         raise Invalid("a walId has 16 bytes", size=len(raw))
     log_id, session, counter = _LAYOUT.unpack(raw)
-    return WalName(log_id=LogId(log_id), session=session, counter=counter)
+    return WalName(log_id=LogId(log_id), session=SessionId(session), counter=counter)

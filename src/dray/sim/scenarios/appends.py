@@ -49,6 +49,7 @@ async def run(
     workload = Workload(cluster)
     cluster.start()
     await world.within(PROGRESS_SECONDS, cluster.create_topic(3), "a topic is created in fair weather")
+    await world.within(PROGRESS_SECONDS, _open_sessions(cluster), "every broker opens its session")
     workload.start(readers=readers, plain=plain)
     nemesis = Nemesis(world, faults(), period=10.0)
     world.network.start(nemesis.run())
@@ -57,6 +58,11 @@ async def run(
     workload.history.working = False
     await finish(world, cluster, workload)
     return workload
+
+
+async def _open_sessions(cluster: Cluster) -> None:
+    for broker in cluster.live():
+        await cluster.ask(lambda broker: broker.replica.open_session(), broker=broker)
 
 
 async def finish(world: World, cluster: Cluster, workload: Workload) -> None:

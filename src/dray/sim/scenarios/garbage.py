@@ -34,6 +34,7 @@ from dray.machine.machine import Machine
 from dray.machine.names import LogId, ObjectId, SessionId, WalId, parse_wal_id, wal_id
 from dray.machine.step import Applied
 from dray.machine.verdicts import DONE
+from dray.replica.writer import Timing
 from dray.sim.brokers import LOG_ID, PREFIX, Broker, Cluster, path_of
 from dray.sim.log import LogEntry
 from dray.sim.nemesis import Nemesis, crash, partition, pause, rough_weather
@@ -44,7 +45,8 @@ from dray.sim.world import World
 
 WORK_SECONDS: Final = 90.0
 GRACE_MS: Final = 5_000
-ORPHAN_TTL_MS: Final = 20_000
+ORPHAN_TTL_MS: Final = 5_000
+QUICK: Final = Timing(ttl_ms=6_000, keepalive_ms=2_000, settle_ms=6_000)
 CLEAN_SECONDS: Final = 3 * 3_600.0
 OTHER_LOG: Final = LogId(b"another!")
 COLLECT_EVERY: Final = 2.0
@@ -65,13 +67,16 @@ class Collector:
         self._clock = broker.process.clock
 
     async def run(self) -> None:
+        """All steps, each at its own pace: none waits for the log on behalf of another."""
+        async with asyncio.TaskGroup() as group:
+            for step in (self.mark, self.delete, self.sweep):
+                group.create_task(self._repeat(step))
+
+    async def _repeat(self, step: Callable[[], Awaitable[None]]) -> None:
         while True:
             await self._clock.sleep(COLLECT_EVERY)
-            for step in (self.mark, self.delete, self.sweep):
-                try:
-                    await step()
-                except DrayError:
-                    continue  # whatever was done stays done; the rest is found again
+            with suppress(DrayError):  # whatever was done stays done; the rest is found again
+                await step()
 
     async def mark(self) -> None:
         due = self._replica.machine.objects.due(GRACE_MS, _BATCH)
@@ -166,10 +171,25 @@ class Warden:
         check(over, "an object was deleted that its writer may commit", path=path, by=by)
 
 
+class _Sleeper:
+    """Puts a process to sleep right after one of its objects landed: before the append leaves (R-108)."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._world = cluster.world
+        self._dice = cluster.world.dice("sleeper")
+
+    def put(self, _path: str, by: str) -> None:
+        process = self._world.nodes[by].process
+        if process is not None and self._dice.random() < 0.015 and self._world.loop.time() < WORK_SECONDS:
+            process.pause()
+            self._world.loop.call_later(self._dice.random() * 50, process.resume)
+
+
 async def garbage(world: World) -> None:
     """R-106..R-113, R-199, R-200"""
-    cluster = Cluster(world, min_grace_ms=GRACE_MS)
+    cluster = Cluster(world, min_grace_ms=GRACE_MS, timing=QUICK)
     Warden(cluster)
+    cluster.bucket.on_put = _Sleeper(cluster).put
     workload = Workload(cluster, pause=1.5)
     workload.may_vanish = True
     cluster.beside.append(lambda broker: Collector(broker).run())

@@ -24,11 +24,12 @@ from dray.machine import checkpoint
 from dray.machine.commands import FloorReason, RaiseFloor
 from dray.machine.step import Applied, EndReason
 from dray.replica.errors import Superseded
+from dray.replica.writer import Timing
 from dray.sim.brokers import Broker, Cluster
 from dray.sim.log import LogEntry
 from dray.sim.nemesis import Fault, Nemesis, Undo, clock_drift, clock_jump, crash, partition, pause, rough_weather
 from dray.sim.network import FAIR, ROUGH
-from dray.sim.process import EPOCH_MS, Process
+from dray.sim.process import EPOCH_MS, YEAR_MS, Process
 from dray.sim.scenarios.appends import PROGRESS_SECONDS, finish
 from dray.sim.workload import Workload
 from dray.sim.world import Boot, World
@@ -39,6 +40,7 @@ HOUR_MS: Final = 3_600_000
 DRIFT: Final = 0.1
 SLACK_MS: Final = 2_000
 DEAD_TTLS: Final = 4
+BOOT_JUMPS_MS: Final = (-10 * YEAR_MS, -HOUR_MS, HOUR_MS // 2, 24 * HOUR_MS, 10 * YEAR_MS)
 
 
 class Watch:
@@ -73,7 +75,8 @@ class Watch:
 async def sessions(world: World) -> None:
     """R-042..R-044, R-049, R-050"""
     kind = world.dice("kind").choice(["mixed", "mixed", "outage", "clones"])
-    cluster = Cluster(world)
+    quick = Timing(ttl_ms=6_000, keepalive_ms=2_000, settle_ms=6_000)
+    cluster = Cluster(world, timing=quick if kind == "mixed" and world.dice("timing").random() < 0.5 else None)
     watch = Watch(cluster)
     workload = Workload(cluster)
     cluster.start()
@@ -86,7 +89,8 @@ async def sessions(world: World) -> None:
         cluster.expected = (*cluster.expected, Superseded)
         faults = [clones(cluster), rough_weather(ROUGH), pause(longest=20.0)]
     else:
-        faults = [crash(), pause(), partition(), rough_weather(ROUGH), clock_jump(), clock_drift(most=DRIFT)]
+        clocks = [clock_jump(), wrong_clock_at_boot(), clock_drift(most=DRIFT)]
+        faults = [crash(), pause(), partition(), rough_weather(ROUGH), *clocks]
     nemesis = Nemesis(world, faults, period=15.0)
     world.network.start(nemesis.run())
     await asyncio.sleep(WORK_SECONDS)
@@ -127,6 +131,28 @@ async def _check_dead_holder(world: World, cluster: Cluster) -> None:
     await asyncio.sleep(DEAD_TTLS * cluster.timing.ttl_ms / 1000)
     names = [session.name for session in cluster.truth.machine.sessions.live.values()]
     world.check(node.name not in names, "a dead holder's session does not end", node=node.name)
+
+
+def wrong_clock_at_boot() -> Fault:
+    """A machine loses power and comes up with another time: a dead battery, a bad image."""
+
+    def strike(world: World, dice: Random) -> Undo | None:
+        alive = [node for node in world.nodes.values() if node.alive]
+        if not alive:
+            return None
+        node = dice.choice(alive)
+        jump = dice.choice(BOOT_JUMPS_MS)
+        node.crash(power=True)
+        node.clock.jump_wall(jump)
+        world.trace.add(node.name, "comes up at another time", ms=jump)
+
+        def undo() -> None:
+            if not node.alive:
+                node.start()
+
+        return undo
+
+    return Fault(name="wrong clock", strike=strike, weight=1.5, longest=20.0)
 
 
 def outage(cluster: Cluster) -> Fault:

@@ -1,0 +1,97 @@
+"""`drayd dev` as a process of its own, on a port that stays: started, killed, frozen and started again."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Self
+
+DRAYD = str(Path(sys.executable).with_name("drayd"))
+START_S = 60
+STOP_S = 60
+_FIRST_PORT, _PORTS = 20_000, 12_000
+"""Below 32768, where the system takes the ports of outgoing connections from."""
+
+
+def free_port() -> int:
+    """A port that nobody listens on, and that no outgoing connection will be given."""
+    for step in range(_PORTS):
+        port = _FIRST_PORT + (os.getpid() * 37 + step) % _PORTS
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no port is free")
+
+
+class Drayd:
+    """One broker process and its directory. Used as a block: whatever runs at the end is killed."""
+
+    def __init__(self, data: Path, *flags: str, port: int | None = None) -> None:
+        self.data = data
+        self.port = port or free_port()
+        self.flags = flags
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self.http = ""
+        self.log: list[str] = []
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGCONT)
+            self.kill()
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    def start(self) -> None:
+        """Returns when it serves."""
+        command = [DRAYD, "dev", "--data", str(self.data), "--kafka", self.bootstrap, "--http", "127.0.0.1:0"]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("DRAY__")}
+        self._process = process = subprocess.Popen(
+            [*command, *self.flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
+        threading.Thread(target=self._keep_log, args=(process,), daemon=True).start()
+        watchdog = threading.Timer(START_S, process.kill)
+        watchdog.start()
+        assert process.stdout is not None
+        ready = process.stdout.readline()
+        watchdog.cancel()
+        assert ready.startswith(f"ready kafka={self.bootstrap} http="), (ready, "".join(self.log)[-3000:])
+        self.http = ready.rpartition("http=")[2].strip()
+
+    def kill(self) -> None:
+        """kill -9: nothing is finished, nothing is flushed."""
+        process = self._running()
+        process.kill()
+        process.wait(STOP_S)
+
+    def terminate(self) -> int:
+        """SIGTERM; the exit code."""
+        process = self._running()
+        process.terminate()
+        return process.wait(STOP_S)
+
+    def freeze(self) -> None:
+        self._running().send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._running().send_signal(signal.SIGCONT)
+
+    def _running(self) -> "subprocess.Popen[str]":
+        assert self._process is not None, "not started"
+        return self._process
+
+    def _keep_log(self, process: "subprocess.Popen[str]") -> None:
+        assert process.stderr is not None
+        self.log.extend(process.stderr)

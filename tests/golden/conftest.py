@@ -1,0 +1,31 @@
+"""One broker for all golden tests; every test has topics of its own."""
+
+import itertools
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from dray.testing import broker
+from dray.testing.broker import TestBroker
+from tests.golden.asking import Asker
+
+_names = itertools.count()
+
+
+@pytest.fixture(scope="package")
+def dray() -> Iterator[TestBroker]:
+    with broker(topics__auto_create="false") as running:
+        yield running
+
+
+@pytest.fixture
+async def ask(dray: TestBroker) -> AsyncIterator[Asker]:
+    """A connection that speaks the bare protocol."""
+    async with Asker(dray.bootstrap) as asker:
+        yield asker
+
+
+@pytest.fixture
+def name() -> str:
+    """A topic name that nobody has used."""
+    return f"golden-{next(_names)}"
