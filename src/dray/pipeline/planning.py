@@ -35,10 +35,10 @@ class Plan:
     tasks: list[list[Piece]]
 
 
-async def plan_read(options: ReadOptions, pruning: Pruning) -> Plan:
-    """Hold the objects, make the cut, cut it into tasks."""
+async def plan_read(options: ReadOptions, pruning: Pruning, *, driver: int | None = None) -> Plan:
+    """Hold the objects, make the cut, cut it into tasks. `driver`: see `pins.hold`."""
     directory, identity = read_directory(options.path)
-    await hold(directory, seconds=options.pin_seconds)  # SP5
+    await hold(directory, seconds=options.pin_seconds, driver=driver)  # SP5
     address = options.objects or str(directory.objects)
     objects = await open_for_reading(address)
     try:
