@@ -151,7 +151,7 @@ def consumed(bootstrap: str, topic: str, partitions: int) -> list[Row]:
                             stamp,
                             kind - 1,
                             None if not headers else tuple((name, value) for name, value in headers),
-                        )  # fmt: skip
+                        )
                     )
                     low = message.offset() + 1
     finally:
@@ -175,7 +175,7 @@ def read(plan: Plan, *, headers: bool = True) -> list[Row]:
 
 def row_of(found, timestamp_ms: int) -> Row:
     """A row of Arrow or of Spark."""
-    headers = found["headers"] if "headers" in found else None
+    headers = found.get("headers")
     return Row(
         found["topic"], found["partition"], found["offset"], found["key"], found["value"], timestamp_ms,
         found["timestampType"],

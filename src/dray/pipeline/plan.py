@@ -17,7 +17,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Final
+from typing import Final, TypeAlias
 
 from dray.errors import Corrupt
 from dray.machine.index import LENGTH_BYTES, Index
@@ -31,7 +31,9 @@ SLICE_ROWS: Final = 65_536
 LEAST_TASK_BYTES: Final = 4 << 20
 MOST_TASK_BYTES: Final = 128 << 20
 TASKS_PER_CORE: Final = 3
+PLACES_MAX: Final = 200_000
 _WAL_ID_BYTES: Final = 16
+_Place: TypeAlias = tuple[bytes, int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +178,7 @@ class _Tasks:
         self._filled = 0
         self._given = 0
         self._open: tuple[Machine, Span, _Chunk] | None = None
+        self._places: dict[tuple[int, ObjectId], _Place] = {}
 
     def add(self, machine: Machine, span: Span, chunk: _Chunk) -> None:
         ends = list(accumulate(chunk.sizes))
@@ -200,7 +203,7 @@ class _Tasks:
 
     def _end_piece(self) -> None:
         if self._open is not None:
-            self._pieces.append(_pack(*self._open))
+            self._pieces.append(_pack(*self._open, self._places))
             self._open = None
 
     def _end_task(self) -> None:
@@ -214,19 +217,31 @@ class _Tasks:
         return self._tasks
 
 
-def _pack(machine: Machine, span: Span, chunk: _Chunk) -> Piece:
+def _place(machine: Machine, owner: ObjectId, known: dict[tuple[int, ObjectId], _Place]) -> _Place:
+    """What an object's name is made of; asked once for all streams that share the object."""
+    key = machine.domain, owner
+    place = known.get(key)
+    if place is None:
+        found = machine.objects.find(owner)
+        if found is None:
+            raise Corrupt("the index names an object that the machine has forgotten", object=owner)
+        if len(known) >= PLACES_MAX:
+            known.clear()
+        place = known[key] = found.wal_id, found.created_ms, found.zone
+    return place
+
+
+def _pack(machine: Machine, span: Span, chunk: _Chunk, known: dict[tuple[int, ObjectId], _Place]) -> Piece:
     numbers: dict[ObjectId, int] = {}
     zones: dict[str, int] = {}
     wal_ids = bytearray()
     created, object_zones = array("q"), array("H")
     for owner in dict.fromkeys(chunk.owners):
-        found = machine.objects.find(owner)
-        if found is None:
-            raise Corrupt("the index names an object that the machine has forgotten", object=owner)
+        wal_id, created_ms, zone = _place(machine, owner, known)
         numbers[owner] = len(numbers)
-        wal_ids += found.wal_id
-        created.append(found.created_ms)
-        object_zones.append(zones.setdefault(found.zone, len(zones)))
+        wal_ids += wal_id
+        created.append(created_ms)
+        object_zones.append(zones.setdefault(zone, len(zones)))
     return Piece(
         topic=span.topic, partition=span.stream.partition, stream=span.stream.id, domain=machine.domain,
         start=span.start, end=span.end, zones=tuple(zones), wal_ids=bytes(wal_ids), created_ms=created,
