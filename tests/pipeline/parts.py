@@ -89,7 +89,7 @@ def start_of(bootstrap: str, topic: str) -> int:
         consumer.close()
 
 
-def wait_until(condition, limit_s: float = 90) -> None:
+def wait_until(condition, limit_s: float = 240) -> None:
     """Poll for what another process does."""
     deadline = time.monotonic() + limit_s
     while not condition():

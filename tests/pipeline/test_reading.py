@@ -175,6 +175,7 @@ def test_a_damaged_or_missing_object_fails_with_its_name_stream_and_offset(tmp_p
         read(plan)
 
 
+@pytest.mark.slow
 def test_a_plan_outlives_retention_deletion_and_a_killed_broker(tmp_path):
     """R-111, SP5, SP6: what was planned is read, each record once; with the driver's end it is let go."""
     settings = ("retention.interval=1s", "retention.grace=0s")
