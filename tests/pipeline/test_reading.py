@@ -117,7 +117,7 @@ def test_filters_leave_out_batches_and_no_record_that_they_keep(running, driver)
     assert len(found) < 160
 
 
-def test_a_closed_directory_is_read_too_and_by_two_at_once(tmp_path, driver):
+def test_a_closed_directory_is_read_and_a_broker_may_start_on_it(tmp_path, driver):
     with broker(tmp_path) as started:
         produce(started.bootstrap, "closed", numbered(0, 100))
     plan = make_plan(tmp_path, driver, subscribe="closed")
