@@ -9,10 +9,10 @@ TEST_WORKERS ?= 2
 setup: $(SETUP)
 
 # A stale extension would hide a failed build: it goes before the build.
-$(SETUP): requirements/uv.lock requirements/dev.lock pyproject.toml setup.py $(wildcard src/dray/records/*.c src/dray/records/*.h)
+$(SETUP): requirements/uv.lock requirements/dev.lock requirements/spark.lock pyproject.toml setup.py $(wildcard src/dray/records/*.c src/dray/records/*.h)
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/uv.lock
-	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.lock requirements/uv.lock
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.lock requirements/spark.lock requirements/uv.lock
 	rm -rf build && rm -f src/dray/records/*.so
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --no-deps -e .
 	@touch $@
@@ -20,6 +20,7 @@ $(SETUP): requirements/uv.lock requirements/dev.lock pyproject.toml setup.py $(w
 lock:
 	$(BIN)/uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-annotate --custom-compile-command 'make lock' -o requirements/uv.lock requirements/uv.in
 	$(BIN)/uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-annotate --custom-compile-command 'make lock' --extra arrow -o requirements/dev.lock pyproject.toml requirements/dev.in
+	$(BIN)/uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-annotate --custom-compile-command 'make lock' --constraint requirements/dev.lock -o requirements/spark.lock requirements/spark.in
 
 demo: $(SETUP)
 	$(BIN)/python examples/first_steps.py

@@ -58,6 +58,19 @@ class IndexRow(NamedTuple):
     max_timestamp_ms: int
 
 
+class IndexColumns(NamedTuple):
+    """Neighbouring rows as columns: for whoever looks at millions of them."""
+
+    ends: "array[int]"
+    stamps: "array[int]"
+    rest: list[tuple[int, ObjectId, int]]
+    """Cumulative size, object and position of each row."""
+    start: int
+    """Where the first of them starts."""
+    size: int
+    """Bytes of all batches before the first of them, lengths included."""
+
+
 class Index:
     """The rows of one stream. Row numbers are valid until rows are dropped."""
 
@@ -108,6 +121,17 @@ class Index:
         if first is not None:
             for number in range(first, len(self)):
                 yield self.row(number)
+
+    def columns(self, first: int, end: int) -> IndexColumns:
+        """The rows [first, end), copied."""
+        low, high = self._head + first, self._head + end
+        return IndexColumns(
+            self._ends[low:high],
+            self._stamps[low:high],
+            list(_REST.iter_unpack(self._rest[low * _WIDTH : high * _WIDTH])),
+            self._ends[low - 1] if first > 0 else self.first_start,
+            int(_SIZE.unpack_from(self._rest, (low - 1) * _WIDTH)[0]) if first > 0 else self.first_size,
+        )
 
     def find_time(self, timestamp_ms: int, first: int = 0) -> int | None:
         """The number of the first row, from `first` on, whose greatest timestamp is at or after a time."""

@@ -35,7 +35,15 @@ def to_arrow(
     Raises:
         InvalidBatch: one of them cannot be read; `facts` has its index as `batch`.
     """
-    parts = [part_of(batch, base_offset, cap_bytes) for batch, base_offset in batches]
+    return parts_to_arrow([part_of(batch, base_offset, cap_bytes) for batch, base_offset in batches], narrow_limit)
+
+
+def parts_to_arrow(parts: list[Part], narrow_limit: int = NARROW_LIMIT) -> pa.RecordBatch:
+    """The same for batches that `part_of` has decompressed: for a caller that bounds their bytes.
+
+    Raises:
+        InvalidBatch: one of them cannot be read; `facts` has its index as `batch`.
+    """
     try:
         columns = columns_of(kernel.to_columns(parts, narrow_limit))
     except ValueError as error:

@@ -1,0 +1,229 @@
+"""The process that holds pins for a Spark driver: `python -m dray.pipeline.keeper DIR SOCKET DRIVER`.
+
+Started by a planner (`pins`). It follows the log beside the broker, and sees
+to it that each hold is a pin of its live session, whatever happens to the
+broker meanwhile: a restart is ridden out, an expired session is opened again.
+
+Invariants
+    SP6  A hold is answered `pinned` only after its pin was applied in every
+         domain; it is unpinned when it runs out, and with the driver's end
+         all of them are.
+"""
+
+import asyncio
+import fcntl
+import os
+import signal
+import sys
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from dray.clock import SystemClock
+from dray.disk import LocalDisk
+from dray.errors import DrayError, Unavailable
+from dray.ids import SystemEntropy
+from dray.log.client import ClientLog
+from dray.machine.commands import Pin, SessionKind, Unpin
+from dray.machine.verdicts import Pinned
+from dray.node.directory import DataDirectory
+from dray.offload import InlineOffload
+from dray.pipeline.opening import is_served
+from dray.pipeline.pins import MESSAGE_BYTES, Held, Hold
+from dray.replica.checkpoints import FileCheckpoints, newest_machine
+from dray.replica.replica import Replica
+from dray.replica.session import Identity
+
+LOOK_S: Final = 0.5
+"""How often holds are compared with the pins that the machine has."""
+IDLE_S: Final = 60
+"""How long a keeper without holds waits for one."""
+CLOSING_LIMIT_S: Final = 5
+
+
+class Keeper:
+    """Holds and the pins that stand for them."""
+
+    def __init__(self, directory: DataDirectory) -> None:
+        self._directory = directory
+        self._clock = SystemClock()
+        self._holds: dict[str, int] = {}
+        """Until when, on the boot clock."""
+        self._answers: dict[str, asyncio.Future[Held]] = {}
+        self._changed = asyncio.Event()
+        self.done = asyncio.Event()
+
+    async def hold(self, request: Hold) -> Held:
+        """Answered once the pin is applied, or once it is known that no broker runs (SP6)."""
+        answer: asyncio.Future[Held] = asyncio.get_running_loop().create_future()
+        self._answers[request.pin] = answer
+        self._holds[request.pin] = self._clock.boot_ns() + request.seconds * 1_000_000_000
+        self._changed.set()
+        try:
+            return await answer
+        finally:
+            self._answers.pop(request.pin, None)
+
+    async def run(self) -> None:
+        """Until the driver is gone, or nothing has been held for a while."""
+        idle_since = self._clock.boot_ns()
+        while not self.done.is_set():
+            if self._current():
+                idle_since = self._clock.boot_ns()
+            elif self._clock.boot_ns() - idle_since > IDLE_S * 1_000_000_000:
+                return
+            else:
+                await self._wait()
+                continue
+            try:
+                if await is_served(self._directory):
+                    await self._pin_while_served()
+                    continue
+                self._answer_all(Held(state="closed"))
+            except (DrayError, OSError, TimeoutError) as error:
+                self._answer_all(Held(state="failed", reason=str(error)[:500]))
+            await self._wait()
+
+    async def _pin_while_served(self) -> None:
+        """One replica for each domain, until the holds end or a replica stops."""
+        async with AsyncExitStack() as stack:
+            replicas = [await self._follow(stack, domain) for domain in self._directory.domains(LocalDisk())]
+            try:
+                while not self.done.is_set() and self._current():
+                    stopped = next((replica for replica in replicas if replica.failed.done()), None)
+                    if stopped is not None:
+                        raise stopped.failed.result()
+                    with suppress(Unavailable):  # the broker restarts: its log is reached again at the next look
+                        await self._compare(replicas)
+                    await self._wait()
+            finally:
+                await self._give_back(replicas)
+
+    async def _follow(self, stack: AsyncExitStack, domain: int) -> Replica:
+        checkpoints = FileCheckpoints(self._directory.checkpoints(domain), LocalDisk(), InlineOffload())
+        entropy = SystemEntropy()
+        log = ClientLog(self._directory.socket, domain)
+        stack.push_async_callback(log.close)
+        replica = Replica(
+            log=log,
+            machine=await newest_machine(checkpoints),
+            identity=Identity(
+                name=f"spark-{os.getpid()}-{entropy.random_bytes(4).hex()}",
+                instance=entropy.random_bytes(16),
+                kind=SessionKind.TOOL,
+                owner=False,
+            ),
+            clock=self._clock,
+            entropy=entropy,
+            checkpoints=checkpoints,
+        )
+        return await stack.enter_async_context(replica.running())
+
+    async def _compare(self, replicas: list[Replica]) -> None:
+        """Make the pins of the live session equal to the holds."""
+        wanted = self._current()
+        for replica in replicas:
+            session = await replica.open_session()
+            pins = {pin for owner, pin in replica.machine.objects.pins if owner == session.id}
+            commands = [*(Pin(pin=pin) for pin in wanted if pin not in pins)]
+            for verdict in await replica.propose(*commands) if commands else ():
+                if not isinstance(verdict, Pinned):
+                    raise Unavailable("a pin was refused", verdict=verdict)
+            surplus = [Unpin(pin=pin) for pin in sorted(pins) if pin not in wanted]
+            if surplus:
+                await replica.propose(*surplus)
+        for pin in wanted:
+            self._answer(pin, Held(state="pinned"))
+
+    async def _give_back(self, replicas: list[Replica]) -> None:
+        with suppress(TimeoutError, DrayError):
+            async with asyncio.timeout(CLOSING_LIMIT_S):
+                for replica in replicas:
+                    await replica.close_session()
+
+    def _current(self) -> list[str]:
+        """The holds that have not run out."""
+        now = self._clock.boot_ns()
+        self._holds = {pin: until for pin, until in self._holds.items() if until > now}
+        return list(self._holds)
+
+    async def _wait(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_S):
+                await self._changed.wait()
+        self._changed.clear()
+
+    def stop(self) -> None:
+        self.done.set()
+        self._changed.set()
+
+    def _answer(self, pin: str, held: Held) -> None:
+        answer = self._answers.get(pin)
+        if answer is not None and not answer.done():
+            answer.set_result(held)
+
+    def _answer_all(self, held: Held) -> None:
+        for pin in list(self._answers):
+            self._answer(pin, held)
+            if held.state == "failed":
+                self._holds.pop(pin, None)
+
+
+async def serve(directory: DataDirectory, socket: Path, driver: int) -> None:
+    """Serve planners until there is no more reason to."""
+    keeper = Keeper(directory)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, keeper.stop)
+    watching = asyncio.create_task(_watch(driver, keeper))
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, msgspec.DecodeError, ValueError):
+            request = msgspec.json.decode(await reader.readline(), type=Hold)
+            writer.write(msgspec.json.encode(await keeper.hold(request)) + b"\n")
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_unix_server(answer, str(socket), limit=MESSAGE_BYTES)
+    try:
+        await keeper.run()
+    finally:
+        server.close()
+        watching.cancel()
+
+
+async def _watch(driver: int, keeper: Keeper) -> None:
+    """Stop the keeper when the driver is gone."""
+    try:
+        gone = os.pidfd_open(driver)
+    except ProcessLookupError:
+        keeper.stop()
+        return
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(gone, ended.set)
+    try:
+        await ended.wait()
+        keeper.stop()
+    finally:
+        loop.remove_reader(gone)
+        os.close(gone)
+
+
+def main(arguments: list[str]) -> None:
+    root, socket, driver = arguments
+    lock = os.open(f"{socket}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return  # another one serves this driver already
+    Path(socket).unlink(missing_ok=True)
+    try:
+        asyncio.run(serve(DataDirectory(Path(root)), Path(socket), int(driver)))
+    finally:
+        Path(socket).unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,233 @@
+"""What a task does: ranges of objects to Arrow, nothing else.
+
+Batches are read in groups of ranges at once, checked, decompressed and given
+to the kernel, some megabytes at a time. A task holds no state: run again, it
+reads the same bytes and gives the same rows.
+
+Invariants
+    SP3  A batch becomes rows only if its CRC is right and it has as many
+         records as the index says; else the job fails, and the error names
+         object, stream and offset.
+    SP4  What a task holds at a time is bounded: one group of ranges, and the
+         rows of about `ROWS_BYTES`, or of one batch.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dray.errors import DrayError
+from dray.objects.port import Objects
+from dray.pipeline.errors import BrokenObject
+from dray.pipeline.plan import Piece
+from dray.pipeline.stores import open_for_reading
+from dray.records import InvalidBatch, one_batch
+from dray.records.arrow import part_of, parts_to_arrow
+from dray.records.columns import Part
+
+GROUP_BYTES: Final = 16 << 20
+"""Ranges that are fetched at a time."""
+RANGE_BYTES: Final = 8 << 20
+GAP_BYTES: Final = 128 << 10
+"""Two ranges of an object that lie closer are read as one."""
+ROWS_BYTES: Final = 4 << 20
+ROWS: Final = 65_536
+"""Of one Arrow batch."""
+MAX_MS: Final = (2**63 - 1) // 1000
+
+_BASE_FIELDS: Final = (
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+    pa.field("topic", pa.string()),
+    pa.field("partition", pa.int32()),
+    pa.field("offset", pa.int64()),
+    pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+    pa.field("timestampType", pa.int32()),
+)
+_HEADERS_TYPE: Final = pa.list_(
+    pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+)
+PLAIN_SCHEMA: Final = pa.schema(_BASE_FIELDS)
+HEADERS_SCHEMA: Final = pa.schema([*_BASE_FIELDS, pa.field("headers", _HEADERS_TYPE)])
+
+
+class _Range(NamedTuple):
+    """Bytes of one object, and the rows in them."""
+
+    owner: int
+    start: int
+    end: int
+    first_row: int
+    end_row: int
+
+
+def read_pieces(address: str, pieces: Sequence[Piece], *, include_headers: bool) -> Iterator[pa.RecordBatch]:
+    """The records of a task, in the order of its pieces."""
+    with asyncio.Runner() as runner:
+        objects = runner.run(open_for_reading(address))
+        try:
+            for piece in pieces:
+                for group in _groups(piece):
+                    buffers = runner.run(_fetch(objects, piece, group))
+                    yield from _decode(piece, group, buffers, include_headers)
+        finally:
+            runner.run(objects.close())
+
+
+def _groups(piece: Piece) -> Iterator[list[_Range]]:
+    """The ranges of a piece, as many at a time as memory allows (SP4)."""
+    group: list[_Range] = []
+    held = 0
+    for found in _ranges(piece):
+        size = found.end - found.start
+        if group and held + size > GROUP_BYTES:
+            yield group
+            group, held = [], 0
+        group.append(found)
+        held += size
+    if group:
+        yield group
+
+
+def _ranges(piece: Piece) -> Iterator[_Range]:
+    """Neighbouring rows of one object, joined."""
+    current: _Range | None = None
+    for row, (owner, position, size) in enumerate(zip(piece.owners, piece.positions, piece.sizes, strict=True)):
+        end = position + size
+        if (
+            current is not None
+            and current.owner == owner
+            and 0 <= position - current.end <= GAP_BYTES
+            and end - current.start <= RANGE_BYTES
+        ):
+            current = current._replace(end=end, end_row=row + 1)
+            continue
+        if current is not None:
+            yield current
+        current = _Range(owner, position, end, row, row + 1)
+    if current is not None:
+        yield current
+
+
+async def _fetch(objects: Objects, piece: Piece, group: Sequence[_Range]) -> list[memoryview]:
+    tasks = [asyncio.create_task(objects.get(piece.path(part.owner), part.start, part.end)) for part in group]
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    buffers = []
+    for part, result in zip(group, found, strict=True):
+        if isinstance(result, DrayError):
+            raise _broken(piece, part.first_row, str(result)) from result
+        if isinstance(result, BaseException):
+            raise result
+        buffers.append(result)
+    return buffers
+
+
+def _decode(
+    piece: Piece, group: Sequence[_Range], buffers: Sequence[memoryview], include_headers: bool
+) -> Iterator[pa.RecordBatch]:
+    rows = _Rows(piece, include_headers)
+    for part, buffer in zip(group, buffers, strict=True):
+        for row in range(part.first_row, part.end_row):
+            at = piece.positions[row] - part.start
+            yield from rows.add(row, buffer[at : at + piece.sizes[row]])
+    yield from rows.flush()
+
+
+class _Rows:
+    """Collects decompressed batches until they are worth an Arrow batch."""
+
+    def __init__(self, piece: Piece, include_headers: bool) -> None:
+        self._piece = piece
+        self._include_headers = include_headers
+        self._parts: list[Part] = []
+        self._first_row = 0
+        self._held = 0
+        self._count = 0
+        self._append_time = False
+
+    def add(self, row: int, buffer: memoryview) -> Iterator[pa.RecordBatch]:
+        part, append_time = self._part(row, buffer)
+        if self._parts and append_time != self._append_time:
+            yield from self.flush()
+        if not self._parts:
+            self._first_row, self._append_time = row, append_time
+        self._parts.append(part)
+        self._held += len(memoryview(part[0]).cast("B"))
+        self._count += part[1]
+        if self._held >= ROWS_BYTES or self._count >= ROWS:
+            yield from self.flush()
+
+    def _part(self, row: int, buffer: memoryview) -> tuple[Part, bool]:
+        piece = self._piece
+        try:
+            batch = one_batch(buffer)
+            if not batch.crc_is_right:
+                raise _broken(piece, row, "CRC32C of the batch does not match")
+            if batch.record_count != piece.counts[row] or batch.is_control:
+                raise _broken(piece, row, f"the batch has {batch.record_count} records, not {piece.counts[row]}")
+            return part_of(batch, piece.bases[row]), batch.has_append_time
+        except InvalidBatch as error:
+            raise _broken(piece, row, str(error)) from error  # SP3
+
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        parts, self._parts, self._held, self._count = self._parts, [], 0, 0
+        if not parts:
+            return
+        try:
+            found = parts_to_arrow(parts)
+        except InvalidBatch as error:
+            index = error.facts.get("batch", 0)
+            row = self._first_row + (index if isinstance(index, int) else 0)
+            raise _broken(self._piece, row, str(error)) from error
+        found = self._clip(found, parts)
+        for at in range(0, found.num_rows, ROWS):
+            yield _shape(found.slice(at, ROWS), self._piece, self._append_time, self._include_headers)
+
+    def _clip(self, found: pa.RecordBatch, parts: Sequence[Part]) -> pa.RecordBatch:
+        """Only the first and the last batch of a piece can reach over its edges; offsets within one are dense."""
+        _, _, first, _, _ = parts[0]
+        _, count, base, _, _ = parts[-1]
+        skip = max(0, self._piece.start - first)
+        surplus = max(0, base + count - self._piece.end)
+        return found.slice(skip, found.num_rows - skip - surplus) if skip or surplus else found
+
+
+def _shape(found: pa.RecordBatch, piece: Piece, append_time: bool, include_headers: bool) -> pa.RecordBatch:
+    """The columns of Spark's Kafka source."""
+    count = found.num_rows
+    columns = [
+        found.column("key"),
+        found.column("value"),
+        pa.repeat(pa.scalar(piece.topic), count),
+        pa.repeat(pa.scalar(piece.partition, pa.int32()), count),
+        found.column("offset"),
+        _timestamps(found.column("timestamp")),
+        pa.repeat(pa.scalar(int(append_time), pa.int32()), count),
+    ]
+    if not include_headers:
+        return pa.RecordBatch.from_arrays(columns, schema=PLAIN_SCHEMA)
+    return pa.RecordBatch.from_arrays([*columns, _headers(found.column("headers"))], schema=HEADERS_SCHEMA)
+
+
+def _timestamps(milliseconds: pa.Array) -> pa.Array:
+    """Microseconds, as Spark counts; a time that they cannot hold becomes the last one that they can."""
+    if (pc.max(milliseconds).as_py() or 0) > MAX_MS:
+        milliseconds = pc.min_element_wise(milliseconds, pa.scalar(MAX_MS, pa.int64()))
+    return pc.multiply(milliseconds, 1000).view(pa.timestamp("us", tz="UTC"))
+
+
+def _headers(lists: pa.Array) -> pa.Array:
+    """As the Kafka source shows them: null where a record has none."""
+    lists = lists.cast(_HEADERS_TYPE)
+    return pc.if_else(pc.equal(pc.list_value_length(lists), 0), pa.scalar(None, _HEADERS_TYPE), lists)
+
+
+def _broken(piece: Piece, row: int, reason: str) -> BrokenObject:
+    return BrokenObject(
+        "an object does not hold what the index says: check the store, then run the job again",
+        object=piece.path(piece.owners[row]), topic=piece.topic, partition=piece.partition, stream=piece.stream,
+        offset=piece.bases[row], reason=reason,
+    )  # fmt: skip

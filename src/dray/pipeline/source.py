@@ -1,0 +1,95 @@
+"""`spark.read.format("dray")`: a topic as a DataFrame, with the columns of Spark's Kafka source.
+
+The driver plans (`planning`), executors read objects (`reading`); neither
+asks a broker for records.
+"""
+
+import asyncio
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from dray.pipeline.filters import Pruning, pruning_of
+from dray.pipeline.options import ReadOptions, parse_options
+from dray.pipeline.plan import Piece
+from dray.pipeline.planning import plan_read
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+
+# Every column is nullable, as in the Kafka source, and the Arrow batches say
+# the same: newer Sparks compare the two exactly.
+COLUMNS: Final = (
+    StructField("key", BinaryType()),
+    StructField("value", BinaryType()),
+    StructField("topic", StringType()),
+    StructField("partition", IntegerType()),
+    StructField("offset", LongType()),
+    StructField("timestamp", TimestampType()),
+    StructField("timestampType", IntegerType()),
+)
+HEADERS: Final = StructField(
+    "headers", ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+)
+
+
+def schema_of(options: Mapping[str, str]) -> StructType:
+    """The columns; a wrong option is told here, when the DataFrame is made."""
+    parsed = parse_options(options)
+    return StructType([*COLUMNS, HEADERS] if parsed.include_headers else [*COLUMNS])
+
+
+def reader_of(options: Mapping[str, str]) -> DataSourceReader:
+    """A reader that takes filters only where Spark gives them: else its mere ability would fail the read."""
+    kind = PushingReader if PUSHING in sys.modules else TopicReader
+    return kind(parse_options(options))
+
+
+@dataclass(frozen=True, slots=True)
+class Task(InputPartition):
+    """What one Spark task reads."""
+
+    address: str
+    pieces: list[Piece]
+
+
+class TopicReader(DataSourceReader):
+    """Plans on the driver, reads on executors; travels between them, so it holds the options and nothing else."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._pruning = Pruning()
+
+    def partitions(self) -> list[InputPartition]:
+        plan = asyncio.run(plan_read(self._options, self._pruning))
+        return [Task(plan.address, pieces) for pieces in plan.tasks]
+
+    def read(self, partition: InputPartition | None) -> Iterator["pa.RecordBatch"]:
+        from dray.pipeline.reading import read_pieces
+
+        if not isinstance(partition, Task):
+            return iter(())  # Spark runs one task without a partition where a plan has none
+        return read_pieces(partition.address, partition.pieces, include_headers=self._options.include_headers)
+
+
+class PushingReader(TopicReader):
+    """The same, with filters that the index can judge."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        self._pruning = pruning_of(filters)
+        return filters

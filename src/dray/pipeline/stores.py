@@ -1,0 +1,26 @@
+"""The object store, opened for reading only.
+
+A directory is not opened as a broker opens it: that sweeps the temporary
+files of puts, also those of the broker that is running.
+"""
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from dray.clock import SystemClock
+from dray.disk import LocalDisk
+from dray.ids import SystemEntropy
+from dray.objects.files import FileObjects
+from dray.objects.opening import Effects, StoreOptions, open_store
+from dray.objects.port import Objects
+from dray.offload import InlineOffload
+
+
+async def open_for_reading(address: str) -> Objects:
+    """The store at an address; credentials of a cloud come from the environment."""
+    scheme = urlsplit(address).scheme if "://" in address else ""
+    if scheme in ("", "file"):
+        root = Path(unquote(urlsplit(address).path)) if scheme else Path(address)
+        return FileObjects(root, LocalDisk(), InlineOffload())
+    effects = Effects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=InlineOffload())
+    return await open_store(address, StoreOptions(), effects)
