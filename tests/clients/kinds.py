@@ -15,7 +15,11 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioPartition
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from dray.clock import SystemClock
+
 DEADLINE_S = 60
+AT_MS = SystemClock().wall_ms() - 3_600_000
+"""An hour ago: what is older than a week may be gone by retention before a test has read it."""
 Headers = tuple[tuple[str, bytes | None], ...]
 
 

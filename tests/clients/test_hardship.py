@@ -14,10 +14,9 @@ from dray.objects.opening import Effects, StoreOptions
 from dray.objects.retry import LOCAL, RetryingObjects
 from dray.sim.objects import FaultyObjects, ObjectFaults
 from dray.testing import broker
-from tests.clients.kinds import CONFLUENT, KAFKA_PYTHON, Written
+from tests.clients.kinds import AT_MS, CONFLUENT, KAFKA_PYTHON, Written
 
 SEED = 20261115
-AT_MS = 1_790_000_000_000
 
 
 class Deliveries:

@@ -2,9 +2,8 @@
 
 import pytest
 
-from tests.clients.kinds import CODECS, KINDS, Kind, Written
+from tests.clients.kinds import AT_MS, CODECS, KINDS, Kind, Written
 
-AT_MS = 1_790_000_000_000
 LARGEST = 1_048_588 - 200
 """Leaves room for the headers of batch and record; clients count them differently."""
 RECORDS = (

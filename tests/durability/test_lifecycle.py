@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from tests.clients.kinds import CONFLUENT, Written, confluent_consumer
+from tests.clients.kinds import AT_MS, CONFLUENT, Written, confluent_consumer
 from tests.durability.daemon import DRAYD, Drayd
 
-AT_MS = 1_790_000_000_000
 DRAIN_S = 30
 
 

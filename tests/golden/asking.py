@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Self
 
+from dray.clock import SystemClock
 from dray.records import NewRecord, build_batch
 from dray.servers.kafka.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from dray.servers.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -19,8 +20,8 @@ from tests.kafka.wire import Client
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 8, 9, 10
 API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID = 18, 19, 20, 22
-NOW_MS = 1_790_000_000_000
-"""A record time in the near past of the tests; the broker's own clock decides only about the future."""
+NOW_MS = SystemClock().wall_ms() - 3_600_000
+"""An hour ago: what is older than a week may be gone by retention before a test has read it."""
 
 
 def schema(key: int):

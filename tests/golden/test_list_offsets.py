@@ -5,11 +5,11 @@ import random
 import pytest
 
 from dray.records import Codec, NewRecord, build_batch
-from tests.golden.asking import Asker
+from tests.golden.asking import NOW_MS, Asker
 
 SEED = 20261115
 LATEST, EARLIEST, NEWEST, EARLIEST_LOCAL, TIERED, PENDING = -1, -2, -3, -4, -5, -6
-BASE_MS = 1_700_000_000_000
+BASE_MS = NOW_MS
 
 
 async def fill(ask: Asker, name: str, batches_of_times: list[list[int]], codec: Codec = Codec.NONE) -> None:

@@ -9,9 +9,7 @@ from confluent_kafka.admin import AdminClient
 from dray.config import BadConfig
 from dray.disk import DirectoryInUse
 from dray.testing import broker
-from tests.clients.kinds import CONFLUENT, Written
-
-AT_MS = 1_790_000_000_000
+from tests.clients.kinds import AT_MS, CONFLUENT, Written
 
 
 def test_it_serves_clients_and_health() -> None:
