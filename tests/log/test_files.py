@@ -187,9 +187,9 @@ async def test_the_cut_is_reported_and_counted_in_bytes(tmp_path: Path, capsys: 
     with (directory / segment_name(8)).open("ab") as file:
         file.write(b"torn!")
     assert await reopened(directory) == ENTRIES
-    printed = capsys.readouterr().out
+    printed = capsys.readouterr().err
     assert telemetry.TORN_TAIL_CUT in printed
-    assert "bytes=5" in printed
+    assert '"bytes": 5' in printed
 
 
 def break_middle(directory: Path) -> None:
