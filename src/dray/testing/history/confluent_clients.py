@@ -8,6 +8,7 @@ intervals longer, never shorter (HC1).
 import asyncio
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final, TypeVar
 
 from confluent_kafka import Consumer as RdConsumer
@@ -101,7 +102,9 @@ class _Producer:
 
     def _serve_reports(self) -> None:
         while not self._closed.is_set():
-            self._producer.poll(0.05)
+            # A fatal error is raised here, once; what it means for each record comes in that record's own report.
+            with suppress(KafkaException):
+                self._producer.poll(0.05)
 
     def _settle(self, future: asyncio.Future[int | None], error: KafkaError | None, offset: int | None) -> None:
         if future.done():
