@@ -42,7 +42,7 @@ async def test_nothing_acknowledged_is_lost_by_kill_9(drayd: Drayd, tmp_path: Pa
         fault_seconds=0.3,
     )
     assert_valid(judgement, 200)
-    assert len(judgement.history.faults) >= 2
+    assert len(judgement.history.faults) >= 1
 
 
 async def test_a_frozen_broker_goes_on_where_it_was(drayd: Drayd, tmp_path: Path) -> None:
