@@ -78,8 +78,10 @@ def filled() -> Path:
 def longest_stall_ms() -> float:
     """The longest time that the loop of a live replica stood still while a child made its checkpoint."""
 
+    root = filled()
+
     async def run() -> float:
-        async with metadata(filled()) as (running, directory, effects):
+        async with metadata(root) as (running, directory, effects):
             catalog = running.domains.catalog
             await catalog.open_session()
             longest = 0.0
@@ -97,9 +99,11 @@ def longest_stall_ms() -> float:
 def restart_seconds() -> float:
     """From opening the directory to a replica that has caught up."""
 
+    root = filled()
+
     async def run() -> float:
         before = time.perf_counter()
-        async with metadata(filled()) as (running, _, _):
+        async with metadata(root) as (running, _, _):
             took = time.perf_counter() - before
             assert running.domains.catalog.machine.streams.rows >= ROWS
         return took
