@@ -21,7 +21,7 @@ from .domain import new_log, replica_on, running
 
 def checkpointer(replica, store, log, **settings) -> Checkpointer:
     given = {"due_bytes": 1, "kept_ms": 0} | settings
-    return Checkpointer(replica, store, InlineFolder(log, store), SystemClock(), InlineOffload(), **given)
+    return Checkpointer(replica, store, InlineFolder(log, store), SystemClock(), **given)
 
 
 @pytest.fixture(params=["memory", "files"])
@@ -88,9 +88,7 @@ async def test_a_checkpoint_on_which_replicas_disagree_is_never_used(store):
                 machine.timeline.pause_end_ms += 1
                 await self._store.write(machine.position, checkpoint.dump(machine))
 
-        making = Checkpointer(
-            maker, store, Corrupted(log.handle(), store), SystemClock(), InlineOffload(), due_bytes=1, kept_ms=0
-        )
+        making = Checkpointer(maker, store, Corrupted(log.handle(), store), SystemClock(), due_bytes=1, kept_ms=0)
         await making.step()
         await other.sync()
         await checkpointer(other, store, log.handle(), due_bytes=1 << 30).step()
@@ -165,3 +163,24 @@ async def test_a_replica_without_checkpoints_stops_when_history_is_trimmed():
     with pytest.raises(DrayError, match="trimmed"):
         async with asyncio.timeout(5), late.running():
             pass
+
+
+async def test_a_made_checkpoint_that_was_damaged_on_disk_is_never_adopted(tmp_path):
+    """CK1: what is usable by the log is read whole and checked once more before it gets its name."""
+    log = await new_log()
+    replica = replica_on(log.handle())
+    store = FileCheckpoints(tmp_path, LocalDisk(), InlineOffload())
+    async with running(replica):
+        await replica.open_session()
+        maker = checkpointer(replica, store, log.handle())
+        await maker.make()
+        (made,) = tmp_path.glob("*.made")
+        content = bytearray(made.read_bytes())
+        content[len(content) // 2] ^= 1
+        made.write_bytes(content)
+        await maker._adopt()
+        assert await store.confirmed() == []
+        assert not made.exists()
+        await maker.make()
+        await maker._adopt()
+        assert len(await store.confirmed()) == 1

@@ -18,7 +18,7 @@ Invariants
 
 import struct
 from hashlib import blake2b
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from dray.errors import Corrupt, DrayError, Kind
 from dray.machine.machine import SUPPORTED, Machine
@@ -84,20 +84,25 @@ def load(checkpoint: bytes | memoryview, kind: type[Machine] = Machine) -> Machi
     return machine
 
 
-def summary(checkpoint: bytes | memoryview) -> tuple[int, int]:
-    """Position and digest of a whole, undamaged checkpoint, without building its machine."""
-    row = Reader(_unwrap(memoryview(checkpoint))).row()
-    return row.number(), row.number()
+class Summary(NamedTuple):
+    """What is said of a checkpoint where its bytes are not at hand."""
+
+    position: int
+    digest: int
+    hash: bytes  # by which checkpoints of one position are compared (`Checkpointed.hash`)
+    size: int
+
+
+def summary(checkpoint: bytes | memoryview) -> Summary:
+    """What a whole, undamaged checkpoint says of itself, without building its machine."""
+    view = memoryview(checkpoint)
+    row = Reader(_unwrap(view)).row()
+    return Summary(row.number(), row.number(), bytes(view[-_HASH_BYTES:]), len(view))
 
 
 def fingerprint(machine: Machine) -> str:
     """A short name of a state: equal if and only if the states are."""
     return blake2b(dump(machine), digest_size=16).hexdigest()
-
-
-def content_hash(checkpoint: bytes) -> bytes:
-    """The 32 bytes by which checkpoints of one position are compared (`Checkpointed.hash`)."""
-    return checkpoint[-_HASH_BYTES:]
 
 
 def _parts(machine: Machine) -> tuple["_Part", ...]:

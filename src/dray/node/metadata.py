@@ -173,9 +173,7 @@ async def _run_replica(
     await stack.enter_async_context(replica.running())
     check_genesis(replica.machine, identity, domain)
     folder = ChildFolder(socket=directory.socket, domain=domain, directory=directory.checkpoints(domain))
-    checkpointer = Checkpointer(
-        replica, store, folder, effects.clock, effects.offload, due_bytes=options.checkpoint_due_bytes
-    )
+    checkpointer = Checkpointer(replica, store, folder, effects.clock, due_bytes=options.checkpoint_due_bytes)
     task = asyncio.create_task(checkpointer.run())
     stack.push_async_callback(_stop, task)
     return replica

@@ -13,12 +13,11 @@ newest of them (CK2).
 from typing import Final
 
 from dray.clock import Clock
-from dray.errors import DrayError, NotFound
+from dray.errors import Corrupt, DrayError, NotFound
 from dray.log.port import Position
-from dray.machine import checkpoint
+from dray.machine.checkpoint import Summary
 from dray.machine.commands import Checkpointed, SessionKind
 from dray.machine.confirmations import CheckpointMark
-from dray.offload import Offload
 from dray.replica import telemetry
 from dray.replica.checkpoints import CheckpointStore
 from dray.replica.fold import Folder
@@ -39,7 +38,6 @@ class Checkpointer:
         store: CheckpointStore,
         folder: Folder,
         clock: Clock,
-        offload: Offload,
         *,
         due_bytes: int = DUE_BYTES,
         kept_ms: int = KEPT_MS,
@@ -48,7 +46,6 @@ class Checkpointer:
         self._store = store
         self._folder = folder
         self._clock = clock
-        self._offload = offload
         self._due_bytes = due_bytes
         self._kept_ms = kept_ms
         self._last_size = 0
@@ -80,16 +77,16 @@ class Checkpointer:
         position, digest = self._replica.machine.position, self._replica.machine.digest
         self._replica.bytes_since_checkpoint = 0
         await self._folder.fold(position)
-        data = await self._store.read_made(position)  # what counts is what can be read back
-        if await self._offload.run(checkpoint.summary, data) != (position, digest):
+        made = await self._store.examine(position)  # what counts is what can be read back
+        if (made.position, made.digest) != (position, digest):
             await self._store.remove(position)
             raise self._replica.fail(
                 DrayError("this replica and a fold of its log disagree: it must not go on", position=position)
             )
-        self._last_size = len(data)
+        self._last_size = made.size
         self._made_at_ms[position] = self._replica.machine.time_ms
-        announced = Checkpointed(position=position, hash=checkpoint.content_hash(data), size=len(data))
-        confirmed = Checkpointed(position=position, hash=announced.hash, size=announced.size, confirms=True)
+        announced = Checkpointed(position=position, hash=made.hash, size=made.size)
+        confirmed = Checkpointed(position=position, hash=made.hash, size=made.size, confirms=True)
         # The second one counts only while this is the only broker alive: the machine judges that (K1).
         await self._replica.propose(announced)
         await self._replica.propose(confirmed)
@@ -106,18 +103,18 @@ class Checkpointer:
         for mark in list(self._replica.machine.confirmations.marks):
             if own is None or mark.maker == own.id or mark.confirmed or mark.disputed:
                 continue
-            data = await self._refold(mark)
-            if data is None:
+            own_fold = await self._refold(mark)
+            if own_fold is None:
                 continue
-            found = checkpoint.content_hash(data)
-            logger().info(telemetry.CHECKPOINTED, position=mark.position, agrees=found == mark.hash)
-            await self._replica.propose(Checkpointed(position=mark.position, hash=found, size=len(data), confirms=True))
+            found = Checkpointed(position=mark.position, hash=own_fold.hash, size=own_fold.size, confirms=True)
+            logger().info(telemetry.CHECKPOINTED, position=mark.position, agrees=found.hash == mark.hash)
+            await self._replica.propose(found)
 
-    async def _refold(self, mark: CheckpointMark) -> bytes | None:
+    async def _refold(self, mark: CheckpointMark) -> Summary | None:
         if mark.position in await self._store.confirmed():
             return None
         await self._folder.fold(mark.position)
-        return await self._store.read_made(mark.position)
+        return await self._store.examine(mark.position)
 
     async def _adopt(self) -> None:
         """Give usable checkpoints the name under which they may be loaded (CK1)."""
@@ -126,12 +123,16 @@ class Checkpointer:
             if mark.position in have:
                 continue
             try:
-                data = await self._store.read_made(mark.position)
+                made = await self._store.examine(mark.position)
             except NotFound:
                 continue
-            if checkpoint.content_hash(data) == mark.hash:
+            except Corrupt as error:
+                logger().warning(telemetry.CHECKPOINT_FAILED, error=str(error), position=mark.position)
+                await self._store.remove(mark.position)  # a later one takes its place
+                continue
+            if made.hash == mark.hash:
                 await self._store.confirm(mark.position)
-                logger().info(telemetry.CHECKPOINTED, position=mark.position, size=len(data))
+                logger().info(telemetry.CHECKPOINTED, position=mark.position, size=made.size)
 
     async def _trim(self) -> None:
         """Forget what two checkpoints and an hour make needless (CK2)."""

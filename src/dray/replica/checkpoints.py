@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from dray.disk import Disk
 from dray.errors import Conflict, NotFound
 from dray.machine import checkpoint
+from dray.machine.checkpoint import Summary
 from dray.machine.machine import Machine
 from dray.offload import Offload
 
@@ -30,7 +31,9 @@ class CheckpointStore(Protocol):
         """Keep a checkpoint, durably, not yet to be loaded."""
         ...
 
-    async def read_made(self, position: int) -> bytes: ...
+    async def examine(self, position: int) -> Summary:
+        """Read a made checkpoint back and check it whole; its megabytes stay off the loop."""
+        ...
 
     async def confirm(self, position: int) -> None:
         """From now on it may be loaded (CK1)."""
@@ -79,8 +82,11 @@ class FileCheckpoints:
         self._disk.rename(temporary, path)
         self._disk.sync_dir(self._directory)
 
-    async def read_made(self, position: int) -> bytes:
-        return await self._offload.run(self._disk.read, self._path(position, MADE))
+    async def examine(self, position: int) -> Summary:
+        return await self._offload.run(self._examine, self._path(position, MADE))
+
+    def _examine(self, path: Path) -> Summary:
+        return checkpoint.summary(self._disk.read(path))
 
     async def confirm(self, position: int) -> None:
         await self._offload.run(self._confirm, position)
@@ -116,10 +122,10 @@ class MemoryCheckpoints:
             raise Conflict("a confirmed checkpoint of this position exists", position=position)
         self._made[position] = data
 
-    async def read_made(self, position: int) -> bytes:
+    async def examine(self, position: int) -> Summary:
         if position not in self._made:
             raise NotFound("no such checkpoint", position=position)
-        return self._made[position]
+        return checkpoint.summary(self._made[position])
 
     async def confirm(self, position: int) -> None:
         if position in self._made:

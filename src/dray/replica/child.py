@@ -10,6 +10,7 @@ import asyncio
 import os
 import sys
 from pathlib import Path
+from typing import Final
 
 from dray.disk import LocalDisk
 from dray.errors import DrayError, Unavailable
@@ -17,6 +18,8 @@ from dray.log.client import ClientLog
 from dray.offload import InlineOffload
 from dray.replica.checkpoints import FileCheckpoints
 from dray.replica.fold import InlineFolder
+
+_NICE: Final = 10  # the broker beside it goes first
 
 
 class ChildFolder:
@@ -67,6 +70,7 @@ def main() -> int:
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--upto", type=int, required=True)
     given = parser.parse_args()
+    os.nice(_NICE)
     try:
         asyncio.run(_main(given.socket, given.domain, given.directory, given.upto))
     except DrayError as error:

@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.clock import Clock
 from dray.log.port import Position
+from dray.machine.checkpoint import Summary
 from dray.machine.commands import Open
 from dray.machine.confirmations import CheckpointMark
 from dray.machine.garbage import Objects
@@ -170,9 +171,9 @@ async def missing_one(self: FaultyLog, after: Position) -> AsyncIterator[tuple[P
             yield position, entry
 
 
-async def refold_by_reading(self: Checkpointer, mark: CheckpointMark) -> bytes | None:
+async def refold_by_reading(self: Checkpointer, mark: CheckpointMark) -> Summary | None:
     """Another's checkpoint is confirmed because it can be read."""
-    return await self._store.read_made(mark.position)
+    return await self._store.examine(mark.position)
 
 
 _RELEASE: Final = Objects.release

@@ -130,9 +130,7 @@ async def checkpoints(world: World) -> None:
         folder: Folder = InlineFolder(log, store)
         if process.name == damaged:
             folder = DamagedFolder(log, store, world.dice(f"damage/{world.loop.time()}"))
-        await Checkpointer(
-            broker.replica, store, folder, process.clock, process.offload, due_bytes=DUE_BYTES, kept_ms=KEPT_MS
-        ).run()
+        await Checkpointer(broker.replica, store, folder, process.clock, due_bytes=DUE_BYTES, kept_ms=KEPT_MS).run()
 
     cluster.beside.extend([make_checkpoints, _chatter])
     if damaged:
