@@ -132,21 +132,23 @@ class LocalFile:
         self._failed = False
 
     def write(self, buffers: Sequence[Buffer]) -> None:
-        views = [memoryview(buffer).cast("B") for buffer in buffers]
         try:
-            for start in range(0, len(views), _IOV_MAX):
-                self._write_all(views[start : start + _IOV_MAX])
+            for start in range(0, len(buffers), _IOV_MAX):
+                self._write_all(buffers[start : start + _IOV_MAX])
         except OSError as error:
             raise _translate(error, self._path) from error
 
-    def _write_all(self, views: list[memoryview]) -> None:
-        left = [view for view in views if view.nbytes]
-        while left:
-            written = os.writev(self._fd, left)
-            while left and written >= left[0].nbytes:
-                written -= left.pop(0).nbytes
-            if written:
-                left[0] = left[0][written:]
+    def _write_all(self, buffers: Sequence[Buffer]) -> None:
+        written = os.writev(self._fd, buffers)
+        for buffer in buffers:
+            view = memoryview(buffer).cast("B")
+            if written >= view.nbytes:
+                written -= view.nbytes
+                continue
+            # A full disk, a signal or a limit cut the call short: the rest goes piece by piece.
+            while written < view.nbytes:
+                written += os.write(self._fd, view[written:])
+            written = 0
 
     def sync(self) -> None:
         if self._failed:

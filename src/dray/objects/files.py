@@ -1,10 +1,10 @@
 """Objects as files of a directory, durable when `put` returns.
 
 A put writes a temporary file, syncs it, links it to its name and syncs the
-directory. The link is what makes a put create-only, and it is made only
-when every byte is on the disk, so a name never leads to a torn object.
-Concurrent puts into one directory share its sync, which starts after the
-last of their links.
+directory, in one hop off the loop. The link is what makes a put create-only,
+and it is made only when every byte is on the disk, so a name never leads to
+a torn object. Puts side by side each sync the directory: the file system
+joins them in one commit.
 
 A name that exists is settled by syncing the file and its directory and
 comparing the bytes: whoever linked it may have died before its own sync.
@@ -20,7 +20,6 @@ Invariants
         more by this process (D2).
 """
 
-import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -57,23 +56,14 @@ class FileObjects:
         self._names = itertools.count()
         self._process = (entropy or SystemEntropy()).random_bytes(8).hex()
         self._made: set[Path] = set()
-        self._syncs: dict[Path, _SharedSync] = {}
+        self._failed: set[Path] = set()
 
     async def open(self) -> None:
         """Make the directory and remove what earlier puts left unfinished."""
         await self._attempt(self._sweep)
 
     async def put(self, path: str, parts: Sequence[Buffer]) -> None:
-        target = self._root / check_name(path)
-        sync = self._sync_of(target.parent)
-        if sync.failed:
-            raise PutUnknown("an earlier sync of this directory failed: check the disk, then restart", name=path)  # O7
-        mine = await self._attempt(self._place, target, parts)
-        try:
-            await sync.run()  # O6
-        except DrayError as error:
-            raise PutUnknown("the object has its name, but the disk did not confirm it", name=path) from error
-        if not mine:
+        if not await self._attempt(self._put, self._root / check_name(path), parts):
             raise AlreadyExists("the name holds other bytes", name=path)
 
     async def get(self, path: str, start: int = 0, end: int | None = None) -> memoryview:
@@ -96,12 +86,7 @@ class FileObjects:
         return ObjectInfo(path=path, size=found.size, modified_ms=found.modified_ms)
 
     async def delete(self, path: str) -> None:
-        target = self._root / check_name(path)
-        if await self._attempt(self._remove, target):
-            try:
-                await self._sync_of(target.parent).run()
-            except DrayError as error:
-                raise StoreUnavailable("the disk did not confirm the removal: repeat it", name=path) from error
+        await self._attempt(self._remove, self._root / check_name(path))
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         check_prefix(prefix)
@@ -131,6 +116,26 @@ class FileObjects:
         self._disk.make_dir(self._temporary)
         for name in self._disk.list(self._temporary):
             self._disk.remove(self._temporary / name)
+
+    def _put(self, target: Path, parts: Sequence[Buffer]) -> bool:
+        """Whether the name now durably holds these bytes; else it durably holds others."""
+        if target.parent in self._failed:
+            raise PutUnknown("an earlier sync of this directory failed: check the disk, then restart", path=target)
+        mine = self._place(target, parts)
+        try:
+            self._sync(target.parent)  # O6: after the link, before the ack
+        except DrayError as error:
+            raise PutUnknown("the object has its name, but the disk did not confirm it", path=target) from error
+        return mine
+
+    def _sync(self, directory: Path) -> None:
+        if directory in self._failed:
+            raise SyncFailed("an earlier sync of this directory failed", path=directory)  # O7
+        try:
+            self._disk.sync_dir(directory)
+        except SyncFailed:
+            self._failed.add(directory)  # O7
+            raise
 
     def _place(self, target: Path, parts: Sequence[Buffer]) -> bool:
         """Bring the bytes under their name; False if it holds others. The directory is left to be synced."""
@@ -187,11 +192,14 @@ class FileObjects:
                 self._disk.make_dir(needed)
                 self._made.add(needed)
 
-    def _remove(self, target: Path) -> bool:
+    def _remove(self, target: Path) -> None:
         if self._disk.size(target) is None:
-            return False
+            return
         self._disk.remove(target)
-        return True
+        try:
+            self._sync(target.parent)
+        except DrayError as error:
+            raise StoreUnavailable("the disk did not confirm the removal: repeat it", path=target) from error
 
     def _entries(self, directory: str, prefix: str) -> _Entries:
         """Objects and directories in one directory that may have the prefix, last in order first."""
@@ -210,55 +218,6 @@ class FileObjects:
                 found.append((path, ObjectInfo(path=path, size=stat.size, modified_ms=stat.modified_ms)))
         found.sort(key=lambda entry: entry[0], reverse=True)
         return [entry for _, entry in found]
-
-    def _sync_of(self, directory: Path) -> "_SharedSync":
-        sync = self._syncs.get(directory)
-        if sync is None:
-            sync = self._syncs[directory] = _SharedSync(directory, self._disk, self._offload)
-        return sync
-
-
-class _SharedSync:
-    """Syncs of one directory: one runs at a time, and all who ask while it runs share the next."""
-
-    def __init__(self, directory: Path, disk: Disk, offload: Offload) -> None:
-        self.failed = False
-        self._directory = directory
-        self._disk = disk
-        self._offload = offload
-        self._asked = 0
-        self._done = 0
-        self._running: asyncio.Event | None = None
-
-    async def run(self) -> None:
-        """Return after a sync that began after this call (O6)."""
-        self._asked += 1
-        ticket = self._asked
-        while self._done < ticket:
-            if self.failed:
-                raise SyncFailed("an earlier sync of this directory failed", path=self._directory)  # O7
-            if self._running is None:
-                await self._lead()
-            else:
-                await self._running.wait()
-
-    async def _lead(self) -> None:
-        covered = self._asked
-        running = self._running = asyncio.Event()
-        try:
-            await self._offload.run(self._sync)
-            self._done = covered
-        finally:
-            # Also when the leader is cancelled: one of those who wait leads the next.
-            self._running = None
-            running.set()
-
-    def _sync(self) -> None:
-        try:
-            self._disk.sync_dir(self._directory)
-        except SyncFailed:
-            self.failed = True  # O7: known even if nobody waits for this call any more
-            raise
 
 
 def _fits(path: str, prefix: str) -> bool:
