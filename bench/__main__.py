@@ -1,7 +1,7 @@
 """`python -m bench [module ...]`: measure, show, write `bench/out/results.json`; 1 if a mark is missed.
 
-A run of all modules is kept as `bench/out/full.json` too, and
-`--write-readme` copies its table into `bench/README.md`.
+The last run of each module is kept as `bench/out/modules/NAME.json` too, and
+`--write-readme` puts them together in `bench/README.md`.
 """
 
 import argparse
@@ -11,9 +11,10 @@ import pkgutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import bench
 from bench import _machine
@@ -24,6 +25,8 @@ OUT: Final = HERE / "out"
 README: Final = HERE / "README.md"
 BEGIN: Final = "<!-- results: written by `python -m bench --write-readme` -->"
 END: Final = "<!-- end of results -->"
+BROKERS: Final = "kafka_"
+"""Modules that compare whole brokers: these write gigabytes."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,17 +34,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure, and compare with the marks.")
     parser.add_argument("modules", nargs="*", metavar="module", help=f"all of them unless named: {', '.join(known)}")
     parser.add_argument("--list", action="store_true", help="list the modules and stop")
-    parser.add_argument("--write-readme", action="store_true", help="put the last full run into bench/README.md")
+    parser.add_argument(
+        "--write-readme", action="store_true", help="put the last run of every module into bench/README.md"
+    )
     options = parser.parse_args(argv)
     if options.list:
         print("\n".join(known))
         return 0
     if options.write_readme:
-        return write_readme(OUT / "full.json", README)
+        return write_readme(known, OUT, README)
     unknown = [name for name in options.modules if name not in known]
     if unknown:
         parser.error(f"no such module: {', '.join(unknown)}; there are: {', '.join(known) or 'none'}")
-    return run(options.modules or known, full=not options.modules, out=OUT)
+    return run(options.modules or known, out=OUT)
 
 
 def module_names() -> list[str]:
@@ -50,28 +55,35 @@ def module_names() -> list[str]:
     return sorted(name for name in names if name != "harness" and not name.startswith("_"))
 
 
-def run(modules: Sequence[str], *, full: bool, out: Path) -> int:
+def run(modules: Sequence[str], *, out: Path) -> int:
     """Measure these modules. Results are written after each case, so that a crash loses only its own."""
     if not modules:
         print("bench: there is no module with cases", file=sys.stderr)
         return 1
-    started = _machine.describe()
-    if any(module.startswith("kafka_") for module in modules):
-        print("touching free memory once, so that nobody pays for it", file=sys.stderr, flush=True)
-        _machine.warm_memory(Path(tempfile.gettempdir()))
-    outcomes: list[Outcome] = []
-    for module in modules:
-        for outcome in _measure_module(module):
-            outcomes.append(outcome)
-            _write(out / "results.json", outcomes, started, full=full, complete=False)
-    _write(out / "results.json", outcomes, started, full=full, complete=True)
-    if full:
-        _write(out / "full.json", outcomes, started, full=True, complete=True)
+    with ExitStack() as stack:
+        if any(module.startswith(BROKERS) for module in modules):
+            print("filling the page cache, so that memory costs both sides the same", file=sys.stderr, flush=True)
+            stack.enter_context(_machine.full_page_cache(Path(tempfile.gettempdir())))
+        outcomes = _measure(modules, out)
     print(table(outcomes), end="")
     failed = [outcome for outcome in outcomes if outcome.failed]
     for outcome in failed:
         print(f"bench: {outcome.module}: {outcome.name}: {outcome.error or 'mark missed'}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _measure(modules: Sequence[str], out: Path) -> list[Outcome]:
+    begun = _machine.describe()
+    outcomes: list[Outcome] = []
+    for module in modules:
+        started, own = _machine.describe(), []
+        for outcome in _measure_module(module):
+            own.append(outcome)
+            _write(out / "results.json", outcomes + own, begun, complete=False)
+        outcomes += own
+        _write(out / "modules" / f"{module}.json", own, started, complete=True)
+    _write(out / "results.json", outcomes, begun, complete=True)
+    return outcomes
 
 
 def _measure_module(module: str) -> Iterator[Outcome]:
@@ -84,10 +96,9 @@ def _measure_module(module: str) -> Iterator[Outcome]:
         yield measure(module, case, progress=lambda text: print(f"{module}: {text}", file=sys.stderr, flush=True))
 
 
-def _write(path: Path, outcomes: Sequence[Outcome], started: dict[str, object], *, full: bool, complete: bool) -> None:
+def _write(path: Path, outcomes: Sequence[Outcome], started: dict[str, object], *, complete: bool) -> None:
     now = _machine.describe()
     document = {
-        "full": full,
         "complete": complete,
         "machine": {**now, "date": started["date"], "load_average": started["load_average"]},
         "finished": {"date": now["date"], "load_average": now["load_average"]},
@@ -99,27 +110,30 @@ def _write(path: Path, outcomes: Sequence[Outcome], started: dict[str, object], 
     fresh.replace(path)
 
 
-def write_readme(results: Path, readme: Path) -> int:
-    """Replace what stands between the markers by the table of `results`."""
-    if not results.exists():
-        print("bench: there is no full run yet: `python -m bench` makes one", file=sys.stderr)
+def write_readme(modules: Sequence[str], out: Path, readme: Path) -> int:
+    """Replace what stands between the markers by the last results of every module."""
+    paths = {module: out / "modules" / f"{module}.json" for module in modules}
+    if missing := [module for module, path in paths.items() if not path.exists()]:
+        print(f"bench: not measured yet: `python -m bench {' '.join(missing)}`", file=sys.stderr)
         return 1
-    document = json.loads(results.read_text(encoding="utf-8"))
-    text = readme.read_text(encoding="utf-8")
-    head, begin, rest = text.partition(BEGIN)
+    head, begin, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not begin or not end:
         print(f"bench: {readme} has lost its markers {BEGIN} and {END}", file=sys.stderr)
         return 1
-    machine = document["machine"]
-    load = ", ".join(f"{value:.1f}" for value in machine["load_average"])
-    where = (
-        f"{machine['date'][:10]}, {machine['cpu']}, {machine['cores_usable']} cores, "
-        f"kernel {machine['kernel']}, Python {machine['python']}, load before {load}."
-    )
-    rows = table([Outcome(**case) for case in document["cases"]])
-    readme.write_text(f"{head}{BEGIN}\n\n{where}\n\n{rows}\n{END}{tail}", encoding="utf-8")
+    documents = {module: json.loads(path.read_text(encoding="utf-8")) for module, path in paths.items()}
+    runs = "\n".join(f"- {module}: {_conditions(document)}" for module, document in documents.items())
+    rows = table([Outcome(**case) for document in documents.values() for case in document["cases"]])
+    readme.write_text(f"{head}{BEGIN}\n\n{rows}\n{runs}\n\n{END}{tail}", encoding="utf-8")
     return 0
+
+
+def _conditions(document: Any) -> str:  # type: ignore[explicit-any]  # JSON
+    machine = document["machine"]
+    return (
+        f"{machine['date'][:16]}, commit {machine['commit'][:8]}, {machine['cpu']}, {machine['cores_usable']} cores, "
+        f"kernel {machine['kernel']}, Python {machine['python']}, load before {machine['load_average'][0]:.1f}"
+    )
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -56,20 +58,23 @@ def _git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def warm_memory(directory: Path, keep_bytes: int = 1 << 30) -> None:
-    """Touch the free memory of this machine once, by a file that is deleted again.
+@contextmanager
+def full_page_cache(directory: Path, keep_bytes: int = 1 << 30) -> Iterator[None]:
+    """Hold the free memory of this machine as page cache, as it is on one that has run for a while.
 
-    A virtual machine's host backs memory when it is first touched, which costs a write more than ten
-    times what it costs later. Without this, whoever writes first in a comparison pays for both.
+    The host of a virtual machine backs memory when it is first touched, and takes back what was free for
+    some seconds; a write into such memory costs ten times the usual. Without this, chance says who pays.
     """
     lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     free = int(next(line for line in lines if line.startswith("MemFree")).split()[1]) * 1024
-    room = shutil.disk_usage(directory).free
-    path = directory / "warm-memory"
+    room = shutil.disk_usage(directory).free // 2
+    path = directory / "dray-bench-page-cache"
     block = bytes(8 << 20)
     try:
         with path.open("wb", buffering=0) as file:
             for _ in range(max(0, min(free, room) - keep_bytes) // len(block)):
                 file.write(block)
+            os.fsync(file.fileno())
+        yield
     finally:
         path.unlink(missing_ok=True)

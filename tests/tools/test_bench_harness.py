@@ -72,40 +72,41 @@ def test_a_broken_module_hides_no_other_and_the_command_ends_with_one(tmp_path, 
     write_module(tmp_path, "zz_bad", "def cases(): return nothing_of_that_name")
     write_module(tmp_path, "_support", "raise AssertionError('support modules are not imported')")
     assert command.module_names() == ["zz_bad", "zz_good"]
-    assert command.run(["zz_bad", "zz_good"], full=True, out=tmp_path / "out") == 1
-    written = json.loads((tmp_path / "out" / "full.json").read_text())
+    assert command.run(["zz_bad", "zz_good"], out=tmp_path / "out") == 1
+    written = json.loads((tmp_path / "out" / "results.json").read_text())
     assert [(case["name"], case["passed"]) for case in written["cases"]] == [("cases()", None), ("fine", True)]
     assert written["complete"] is True
     assert {"cpu", "cores", "kernel", "python", "libraries", "load_average", "date"} <= written["machine"].keys()
     assert "nothing_of_that_name" in capsys.readouterr().err
-    assert command.run(["zz_good"], full=False, out=tmp_path / "out") == 0
+    assert command.run(["zz_good"], out=tmp_path / "out") == 0
     assert len(json.loads((tmp_path / "out" / "results.json").read_text())["cases"]) == 1
-    assert len(json.loads((tmp_path / "out" / "full.json").read_text())["cases"]) == 2, (
-        "a partial run kept the full one"
-    )
+    kept = {path.stem: json.loads(path.read_text())["cases"] for path in (tmp_path / "out" / "modules").iterdir()}
+    assert {module: len(cases) for module, cases in kept.items()} == {"zz_bad": 1, "zz_good": 1}
 
 
-def test_the_readme_gets_the_full_run_between_its_markers(tmp_path, monkeypatch):
+def test_the_readme_gets_the_last_run_of_each_module_between_its_markers(tmp_path, monkeypatch):
     monkeypatch.setattr("bench.__path__", [str(tmp_path)])
     write_module(tmp_path, "zz_table", "def cases(): return [Comparison('a|b', lambda: 3.0, lambda: 2.0, 1.0, 'op/s')]")
-    command.run(["zz_table"], full=True, out=tmp_path / "out")
+    command.run(["zz_table"], out=tmp_path / "out")
     readme = tmp_path / "README.md"
     readme.write_text(f"before\n{command.BEGIN}\nold\n{command.END}\nafter\n", encoding="utf-8")
     for _ in range(2):  # writing again changes nothing
-        assert command.write_readme(tmp_path / "out" / "full.json", readme) == 0
+        assert command.write_readme(["zz_table"], tmp_path / "out", readme) == 0
     text = readme.read_text()
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
     assert "old" not in text
+    assert "- zz_table: 20" in text
     assert "| zz_table: a\\|b | 3 op/s | 2 op/s | 1.50 | ≥ 1 | pass |" in text
 
 
 def test_a_readme_without_markers_or_a_missing_run_is_an_error(tmp_path):
     readme = tmp_path / "README.md"
     readme.write_text("no markers", encoding="utf-8")
-    assert command.write_readme(tmp_path / "full.json", readme) == 1
-    (tmp_path / "full.json").write_text('{"machine": {}, "cases": []}', encoding="utf-8")
-    assert command.write_readme(tmp_path / "full.json", readme) == 1
+    assert command.write_readme(["m"], tmp_path, readme) == 1
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "m.json").write_text('{"machine": {}, "cases": []}', encoding="utf-8")
+    assert command.write_readme(["m"], tmp_path, readme) == 1
     assert readme.read_text() == "no markers"
 
 
