@@ -14,7 +14,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
@@ -55,6 +55,7 @@ def run(
     environment: Mapping[str, str] | None = None,
     stdin: bytes = b"",
     seconds: float = 900.0,
+    fine: Container[int] = (0,),
 ) -> bytes:
     """Run a program to its end and return what it wrote; its errors become one message."""
     done = subprocess.run(
@@ -65,7 +66,7 @@ def run(
         capture_output=True,
         timeout=seconds,
     )
-    if done.returncode != 0:
+    if done.returncode not in fine:
         said = (done.stderr + done.stdout).decode(errors="replace")[-_LOG_TAIL:]
         raise PeerError(f"{Path(str(command[0])).name} ended with {done.returncode}: {said}")
     return done.stdout
