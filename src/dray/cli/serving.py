@@ -7,6 +7,7 @@ from typing import Final
 
 import typer
 
+from dray.cli.memory import collect_less, keep_freed_buffers
 from dray.cli.settings import LoggingSettings
 from dray.config import Config
 from dray.disk import DirectoryInUse
@@ -21,6 +22,7 @@ CORRUPT: Final = 4
 def serve(config: Config) -> None:
     """Serve until SIGTERM or SIGINT; ends the process with the exit code that the outcome has."""
     configure_logging(config.get(LoggingSettings).level)
+    keep_freed_buffers()
     try:
         failure = _run(config)
     except DirectoryInUse as error:
@@ -59,6 +61,7 @@ async def _serve(config: Config) -> DrayError | None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with run_broker(config) as broker:
+        collect_less()
         print(f"ready kafka={broker.kafka} http={broker.http}", file=sys.stdout, flush=True)
         told = asyncio.ensure_future(stop.wait())
         await asyncio.wait((told, broker.failed), return_when=asyncio.FIRST_COMPLETED)
