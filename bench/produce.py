@@ -27,6 +27,7 @@ from dray.machine.commands import Genesis, SessionKind
 from dray.machine.machine import Machine
 from dray.machine.names import StreamId
 from dray.objects.files import FileObjects
+from dray.objects.port import Objects
 from dray.offload import ThreadOffload
 from dray.produce.batches import NewBatch
 from dray.produce.service import ProduceService
@@ -60,6 +61,14 @@ async def _service(directory: Path, policy: FlushPolicy):
     offload = ThreadOffload(policy.flushes + 2)
     objects = FileObjects(directory / "objects", LocalDisk(), offload)
     await objects.open()
+    async with service_on(directory, policy, objects, offload) as parts:
+        yield parts
+    offload.close()
+
+
+@asynccontextmanager
+async def service_on(directory: Path, policy: FlushPolicy, objects: Objects, offload: ThreadOffload):
+    """A produce service with a log in the directory, and the streams of one topic."""
     clock = SystemClock()
     log = await FileLog.open(directory / "log", disk=LocalDisk(), offload=offload, clock=clock)
     genesis = Genesis(cluster_id=bytes(16), log_id=bytes(range(8)), domain=0, domains=1)
@@ -79,10 +88,9 @@ async def _service(directory: Path, policy: FlushPolicy):
         wanted = NewTopic(name="t", partitions=PARTITIONS, replication_factor=1, configs={})
         yield service, list((await topics.create(wanted)).streams)
     await log.close()
-    offload.close()
 
 
-def _batches(streams: list[StreamId], size: int) -> list[NewBatch]:
+def batches_of(streams: list[StreamId], size: int) -> list[NewBatch]:
     """One batch of 1 KiB records for each stream, as a slice of a received buffer."""
     value = os.urandom(min(size, 1 << 10) - 80)
     rows = [NewRecord(value=value, timestamp=1_700_000_000_000) for _ in range(max(1, size >> 10))]
@@ -90,7 +98,7 @@ def _batches(streams: list[StreamId], size: int) -> list[NewBatch]:
     return [NewBatch(stream, data, len(rows), 1_700_000_000_000, 1_700_000_000_000) for stream in streams]
 
 
-def _run(work: Callable[[Path], Coroutine[None, None, dict[str, float]]]) -> dict[str, float]:
+def run_in_new_directory(work: Callable[[Path], Coroutine[None, None, dict[str, float]]]) -> dict[str, float]:
     # Beside the repository, not in /tmp, which may be memory.
     out = Path(__file__).parent / "out"
     out.mkdir(exist_ok=True)
@@ -104,7 +112,7 @@ def _run(work: Callable[[Path], Coroutine[None, None, dict[str, float]]]) -> dic
 def _throughput(size: int, total_bytes: int = TOTAL_BYTES) -> dict[str, float]:
     async def work(directory: Path) -> dict[str, float]:
         async with _service(directory, FlushPolicy()) as (service, streams):
-            batches = _batches(streams, size)
+            batches = batches_of(streams, size)
             count = total_bytes // size
             room = asyncio.Semaphore(UNACKED_BYTES // size)
 
@@ -128,13 +136,13 @@ def _throughput(size: int, total_bytes: int = TOTAL_BYTES) -> dict[str, float]:
                 "us CPU per batch": cpu / count * 1e6,
             }
 
-    return _run(work)
+    return run_in_new_directory(work)
 
 
 def _submit() -> dict[str, float]:
     async def work(directory: Path) -> dict[str, float]:
         async with _service(directory, FlushPolicy(max_buffer_bytes=1 << 40)) as (service, streams):
-            batches = _batches(streams, 16 << 10) * 500
+            batches = batches_of(streams, 16 << 10) * 500
             best = float("inf")
             for _ in range(10):
                 gc.collect()
@@ -144,13 +152,13 @@ def _submit() -> dict[str, float]:
                 await asyncio.gather(*answers)
             return {"us per submit": best / len(batches) * 1e6}
 
-    return _run(work)
+    return run_in_new_directory(work)
 
 
 def _latency() -> dict[str, float]:
     async def work(directory: Path) -> dict[str, float]:
         async with _service(directory, FlushPolicy(appends_per_second=100_000)) as (service, streams):
-            batch = _batches(streams, 1 << 10)[0]
+            batch = batches_of(streams, 1 << 10)[0]
             taken = []
             for _ in range(300):
                 begun = time.perf_counter()
@@ -159,4 +167,4 @@ def _latency() -> dict[str, float]:
             taken.sort()
             return {"ms p50": taken[150], "ms p99": taken[297]}
 
-    return _run(work)
+    return run_in_new_directory(work)
