@@ -182,6 +182,7 @@ class Objects:
         return {
             block.counters[slot]
             for base, block in self._blocks.items()
+            if session in block.sessions  # most blocks are of other sessions, and this is one call
             for slot in range(len(block.rows))
             if block.sessions[slot] == session and block.origins[slot] in own
             and (block.rows[slot] or ObjectId(base << BLOCK_BITS | slot) in self.dead)
