@@ -53,6 +53,7 @@ from dray.routing.service import Routing
 from dray.servers.http.app import Probe, make_app
 from dray.servers.http.server import serve_http
 from dray.servers.http.settings import HttpSettings
+from dray.servers.kafka.described import Descriptions
 from dray.servers.kafka.handler import Services
 from dray.servers.kafka.server import KafkaServer, Listener
 from dray.servers.kafka.settings import Limits
@@ -211,12 +212,14 @@ async def _start_services(
     for work in (topics.run(), retention.run(), _measure_lag()):
         stack.push_async_callback(_stop, asyncio.create_task(work))
     own = config.get(TopicSettings)
+    routing = Routing(domains=domains, cluster_id=metadata.identity.cluster_id)
     unpacking = ThreadOffload(UNPACK_THREADS, "dray-unpack")
     stack.callback(unpacking.close)
     return Services(
         domains=domains,
         topics=topics,
-        routing=Routing(domains=domains, cluster_id=metadata.identity.cluster_id),
+        routing=routing,
+        described=Descriptions(routing),
         produce=produce,
         rules=RuleBook(),
         fetch=fetch,

@@ -34,6 +34,7 @@ from dray.records import ScratchPool
 from dray.replica.domains import Domains
 from dray.routing.service import Routing
 from dray.servers.kafka.codec import Message, Req, Resp
+from dray.servers.kafka.described import Descriptions
 from dray.servers.kafka.error_codes import ErrorCode
 from dray.servers.kafka.support import Matrix
 from dray.topics.service import NewTopic, TopicService
@@ -46,6 +47,7 @@ class Services:
     domains: Domains
     topics: TopicService
     routing: Routing
+    described: Descriptions
     produce: ProduceService
     rules: RuleBook
     fetch: FetchService
