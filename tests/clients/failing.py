@@ -9,11 +9,14 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Self, TypeVar
 
+import psutil
+
+from dray.buffers import Buffer
 from dray.cli.settings import SECTIONS
 from dray.clock import SystemClock
 from dray.config import load, parse_set
@@ -35,10 +38,13 @@ IMPATIENT = RetryPolicy(attempts=3, attempt_seconds=0.5, total_seconds=2.0)
 class FailingBroker:
     """The process. Used as a block: whatever runs at the end is killed."""
 
-    def __init__(self, data: Path, seed: int, *, remote: bool) -> None:
+    def __init__(self, data: Path, seed: int = 0, *, remote: bool = False, **settings: object) -> None:
         self.road = Road()
         self.bootstrap = ""
-        self._arguments = [str(data), str(seed), "remote" if remote else "local"]
+        self.direct = ""
+        """The address behind the road, until the next start."""
+        given = [f"{key.replace('__', '.')}={value}" for key, value in settings.items()]
+        self._arguments = [str(data), str(seed), "remote" if remote else "local", *given]
         self.log: list[str] = []
         self._process: subprocess.Popen[str] | None = None
 
@@ -53,7 +59,7 @@ class FailingBroker:
 
     def start(self) -> None:
         """Returns when it serves; its store is well."""
-        command = [sys.executable, "-m", "tests.clients.failing", *self._arguments, self.bootstrap]
+        command = [sys.executable, "-m", "tests.clients.failing", *self._arguments, f"kafka.advertise={self.bootstrap}"]
         pipe = subprocess.PIPE
         self._process = process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
         threading.Thread(target=self._keep_log, args=(process,), daemon=True).start()
@@ -63,6 +69,7 @@ class FailingBroker:
         line = process.stdout.readline()
         watchdog.cancel()
         assert line.startswith("ready "), "".join(self.log)[-3000:]
+        self.direct = f"127.0.0.1:{line.split()[1]}"
         self.road.lead_to(int(line.split()[1]))
 
     def kill(self) -> None:
@@ -73,10 +80,32 @@ class FailingBroker:
 
     def faults(self, faults: ObjectFaults) -> None:
         """Returns when they hold."""
+        self._say(asdict(faults))
+
+    def hang(self) -> None:
+        """From now on no put returns before `go_on`."""
+        self._say({"hang": True})
+
+    def go_on(self) -> None:
+        self._say({"hang": False})
+
+    def stop(self, limit_s: float) -> int:
+        """Let it stop by itself; the exit code."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        return self._process.wait(limit_s)
+
+    @property
+    def memory_bytes(self) -> int:
+        assert self._process is not None
+        return int(psutil.Process(self._process.pid).memory_info().rss)
+
+    def _say(self, what: object) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(json.dumps(asdict(faults)), file=self._process.stdin, flush=True)
+        print(json.dumps(what), file=self._process.stdin, flush=True)
         assert self._process.stdout.readline() == "set\n"
 
     def _keep_log(self, process: "subprocess.Popen[str]") -> None:
@@ -114,35 +143,47 @@ class Road:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(STOP_S)
 
 
-class _Store:
-    def __init__(self, directory: Path, seed: int, policy: RetryPolicy) -> None:
-        self._directory = directory
-        self._entropy = SeededEntropy(seed)
-        self._policy = policy
-        self.faulty: FaultyObjects | None = None
+class _Gate(FaultyObjects):
+    """A store whose puts may be held up for as long as a test wants."""
 
-    async def open(self, address: str, options: StoreOptions, effects: Effects) -> RetryingObjects:
-        files = FileObjects(self._directory, effects.disk, effects.offload, effects.entropy)
+    def __init__(self, inner: FileObjects, seed: int) -> None:
+        super().__init__(inner, SystemClock(), SeededEntropy(seed), ObjectFaults())
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def put(self, path: str, parts: Sequence[Buffer]) -> None:
+        await self.open.wait()
+        await super().put(path, parts)
+
+    def told(self, what: dict[str, float]) -> None:
+        if "hang" not in what:
+            self.faults = ObjectFaults(**what)
+        elif what["hang"]:
+            self.open.clear()
+        else:
+            self.open.set()
+
+
+async def _serve(data: Path, seed: int, kind: str, given: list[str]) -> None:
+    given = [f"broker.data={data}", "kafka.listen=127.0.0.1:0", "http.listen=127.0.0.1:0", *given]
+    if kind == "remote":  # as far as the broker knows: it collects, and hedges
+        given += ["objects.url=s3://anywhere", "wal.linger=20ms"]
+    gates: list[_Gate] = []
+
+    async def open_store(address: str, options: StoreOptions, effects: Effects) -> RetryingObjects:
+        files = FileObjects(data / "objects", effects.disk, effects.offload, effects.entropy)
         await files.open()
-        self.faulty = FaultyObjects(files, SystemClock(), self._entropy, ObjectFaults())
-        return RetryingObjects(self.faulty, effects.clock, effects.entropy, self._policy)
+        gates.append(_Gate(files, seed))
+        policy = IMPATIENT if kind == "remote" else LOCAL
+        return RetryingObjects(gates[0], effects.clock, effects.entropy, policy)
 
-
-async def _serve(data: Path, seed: int, kind: str, advertise: str) -> None:
-    given = {"broker.data": data, "kafka.listen": "127.0.0.1:0", "http.listen": "127.0.0.1:0"}
-    given["kafka.advertise"] = advertise
-    if kind == "remote":
-        given["objects.url"] = "s3://anywhere"  # as far as the broker knows: it collects, and hedges
-        given["wal.linger"] = "20ms"
-    config = load(SECTIONS, environ={}, overrides=[parse_set(f"{key}={value}") for key, value in given.items()])
-    store = _Store(data / "objects", seed, IMPATIENT if kind == "remote" else LOCAL)
-    async with run_broker(config, store.open) as running:
-        assert store.faulty is not None
+    config = load(SECTIONS, environ={}, overrides=[parse_set(one) for one in given])
+    async with run_broker(config, open_store) as running:
         print("ready", running.kafka.port, flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
-            store.faulty.faults = ObjectFaults(**json.loads(line))
+            gates[0].told(json.loads(line))
             print("set", flush=True)
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]))
+    asyncio.run(_serve(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:]))

@@ -30,7 +30,7 @@ from dray.node import telemetry
 from dray.node.addresses import HostPort, parse_host_port
 from dray.node.directory import DataDirectory, Identity, new_identity
 from dray.node.metadata import Effects, Metadata, MetadataOptions, serve_in_memory, serve_metadata
-from dray.node.settings import BrokerSettings, KafkaSettings, TopicSettings
+from dray.node.settings import BrokerSettings, TopicSettings
 from dray.objects.cluster import bind, bound_to
 from dray.objects.opening import Effects as StoreEffects
 from dray.objects.opening import StoreOptions, open_store
@@ -56,7 +56,7 @@ from dray.servers.http.settings import HttpSettings
 from dray.servers.kafka.described import Descriptions
 from dray.servers.kafka.handler import Services
 from dray.servers.kafka.server import KafkaServer, Listener
-from dray.servers.kafka.settings import Limits
+from dray.servers.kafka.settings import KafkaSettings
 from dray.telemetry import logger
 from dray.topics.service import TopicService
 
@@ -65,6 +65,8 @@ UNPACK_THREADS: Final = 2
 """Threads of their own for decompression: bombs then hold at most this many scratch buffers, and no disk thread."""
 LISTENER: Final = "client"
 PROBE_TTL_S: Final = 2.0
+LAST_PUTS_S: Final = 1.0
+"""What the store is given for batches of clients that are gone, when the server has stopped."""
 
 OpenStore: TypeAlias = Callable[[str, StoreOptions, StoreEffects], Awaitable[Objects]]
 """What makes a store of an address; a test gives one whose store fails."""
@@ -238,8 +240,11 @@ async def _start_kafka(
 ) -> tuple[HostPort, KafkaServer]:
     settings = config.get(KafkaSettings)
     wanted = parse_host_port(settings.listen, "kafka.listen")
-    limits = Limits(max_connections=settings.max_connections)
-    server = await stack.enter_async_context(KafkaServer(services=services, clock=effects.clock, limits=limits))
+    server = await stack.enter_async_context(
+        KafkaServer(
+            services=services, clock=effects.clock, limits=settings.limits(), pressure=services.produce.pressure
+        )
+    )
     host, port = await server.listen(Listener(name=LISTENER, host=wanted.host, port=wanted.port))
     _warn_if_exposed(wanted, "kafka")
     return HostPort(host=host, port=port), server
@@ -295,8 +300,16 @@ async def _keep_registered(metadata: Metadata, registration: RegisterBroker) -> 
 
 
 async def _drain(server: KafkaServer, produce: ProduceService) -> None:
-    """Answer what was taken: requests wait for their batches, so both are drained at once."""
-    await asyncio.gather(server.stop(), produce.drain())
+    """Answer what was taken: requests wait for their batches, so both are drained at once.
+
+    A store that hangs keeps nobody: what is not stored when the server has cut its clients was not acknowledged.
+    """
+    storing = asyncio.create_task(produce.drain())
+    await server.stop()
+    _, late = await asyncio.wait((storing,), timeout=LAST_PUTS_S)
+    if late:
+        logger().warning(telemetry.NOT_DRAINED, bytes=produce.pressure.unacked)
+        await _stop(storing)
 
 
 def _metadata_probe(metadata: Metadata) -> Probe:
