@@ -11,8 +11,9 @@ import typer
 
 from dray.cli.options import ConfigFile, Sets, load_config
 from dray.cli.serving import serve
-from dray.config import Override
+from dray.config import Level, Override
 
+AUTO_CREATE: Final = "topics.auto_create"
 app: Final = typer.Typer()
 
 
@@ -37,5 +38,7 @@ def dev(
         "log.url": ("--log", log),
     }
     flags = [Override(key=key, value=value, flag=flag) for key, (flag, value) in given.items() if value is not None]
-    defaults = ["topics.auto_create=true"]
-    serve(load_config(config, [*defaults, *(sets or ())], flags))
+    given_by = {entry.key: entry.origin.level for entry in load_config(config, sets, flags).entries()}
+    if given_by[AUTO_CREATE] is Level.DEFAULT:
+        flags.append(Override(key=AUTO_CREATE, value="true", flag="drayd dev"))
+    serve(load_config(config, sets, flags))
