@@ -29,6 +29,7 @@ from dray.machine.verdicts import BrokerRegistered
 from dray.node import telemetry
 from dray.node.addresses import HostPort, parse_host_port
 from dray.node.directory import DataDirectory, Identity, new_identity
+from dray.node.joining import WrongStore, check_not_joined, join_metadata, joined_directory, owner_of
 from dray.node.metadata import Effects, Metadata, MetadataOptions, serve_in_memory, serve_metadata
 from dray.node.settings import BrokerSettings, TopicSettings
 from dray.objects.cluster import bind, bound_to
@@ -125,15 +126,24 @@ async def _open_state(
         identity = new_identity(effects.entropy)
         objects = await _open_objects(stack, config, None, identity, effects, open_objects)
         return effects, await stack.enter_async_context(serve_in_memory(identity, effects, options)), objects
-    directory = DataDirectory(broker.data.absolute(), log.directory)
-    effects.disk.make_dir(directory.root)
-    lock = DirectoryLock(directory.root)
+    owner = None if log.socket is None else owner_of(log.socket, effects.disk)
+    root = broker.data.absolute()
+    directory = DataDirectory(root, log.directory) if owner is None else joined_directory(root)
+    effects.disk.make_dir(root)
+    lock = DirectoryLock(root)
     stack.callback(lock.release)
-    identity = directory.claim(effects.disk, effects.entropy)
-    objects = await _open_objects(stack, config, directory, identity, effects, open_objects)
-    options = replace(options, store_date=await _ask_date(objects, effects))
-    metadata = await stack.enter_async_context(serve_metadata(directory, identity, effects, options))
-    return effects, metadata, objects
+    if owner is None:
+        check_not_joined(root, effects.disk)
+        identity = directory.claim(effects.disk, effects.entropy)
+        objects = await _open_objects(stack, config, directory, identity, effects, open_objects)
+        options = replace(options, store_date=await _ask_date(objects, effects))
+        serving = serve_metadata(directory, identity, effects, options)
+    else:
+        identity = directory.claim(effects.disk, effects.entropy, owner.identity.cluster)
+        objects = await _open_objects(stack, config, owner.directory, identity, effects, open_objects, joins=True)
+        options = replace(options, store_date=await _ask_date(objects, effects))
+        serving = join_metadata(owner, directory, identity, effects, options)
+    return effects, await stack.enter_async_context(serving), objects
 
 
 async def _ask_date(objects: Objects, effects: Effects) -> StoreDate | None:
@@ -153,8 +163,10 @@ async def _open_objects(
     identity: Identity,
     effects: Effects,
     open_objects: OpenStore,
+    *,
+    joins: bool = False,
 ) -> Objects:
-    """The object store, bound to this cluster."""
+    """The object store, bound to this cluster; who joins others must find it bound."""
     settings = config.get(ObjectsSettings)
     objects = await open_objects(
         settings.url or ("memory:" if directory is None else str(directory.objects)),
@@ -162,6 +174,8 @@ async def _open_objects(
         StoreEffects(clock=effects.clock, entropy=effects.entropy, disk=effects.disk, offload=effects.offload),
     )
     stack.push_async_callback(objects.close)
+    if joins and await bound_to(objects) != identity.cluster_id:
+        raise WrongStore("this is not the store of the cluster: set objects.url to what its other brokers use")
     await bind(objects, identity.cluster_id)
     return objects
 

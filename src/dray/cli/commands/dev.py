@@ -27,7 +27,14 @@ def dev(
     ] = None,
     http: Annotated[str | None, typer.Option("--http", metavar="HOST:PORT", help="Health and metrics.")] = None,
     objects: Annotated[str | None, typer.Option("--objects", metavar="URL", help="Where records are kept.")] = None,
-    log: Annotated[str | None, typer.Option("--log", metavar="URL", help="Where the log of commands is kept.")] = None,
+    log: Annotated[
+        str | None,
+        typer.Option(
+            "--log",
+            metavar="URL",
+            help="The log of commands: local:DIR, memory:, or unix:DIR/meta.sock to join the broker of DIR.",
+        ),
+    ] = None,
 ) -> None:
     """Start everything in one process on one directory."""
     given = {
