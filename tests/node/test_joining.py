@@ -1,7 +1,6 @@
 """Two broker processes on one log: the second joins through the socket of the first, and shares its store."""
 
 import asyncio
-import subprocess
 import urllib.error
 import urllib.request
 from contextlib import ExitStack
@@ -10,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from dray.cli.main import run
+from dray.cli.serving import exit_code
+from dray.node.joining import HasJoined, NoLogThere, WrongStore
 from dray.records import batches, records_of
-from tests.cli.test_serving import ANY, DRAYD, Serving, live_sessions, serving
+from dray.testing import broker
+from tests.cli.test_serving import ANY, Serving, live_sessions, serving
 from tests.golden.asking import Asker, batch, records_in
 
 SESSION = ("--set", "session.ttl=3s", "--set", "session.keepalive=1s")
@@ -52,11 +54,6 @@ async def eventually_ready(at: Serving, wanted: bool) -> None:
     async with asyncio.timeout(60):
         while await asyncio.to_thread(ready, at) != wanted:
             await asyncio.sleep(0.1)
-
-
-def refused(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [DRAYD, "dev", *ANY, *arguments]
-    return subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=60, check=False)
 
 
 async def test_what_one_broker_stores_the_other_serves(tmp_path: Path) -> None:
@@ -107,17 +104,24 @@ async def test_a_broker_whose_log_is_away_waits_for_it(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_joined_is_refused(tmp_path: Path) -> None:
-    """SV3: exit code 2 and a way out; nothing begins a second log."""
-    nothing = refused(tmp_path, "--data", "b", "--log", "unix:nowhere/meta.sock")
-    assert (nothing.returncode, "no broker keeps its log there" in nothing.stderr) == (2, True)
-    with ExitStack() as stack:
-        two = Two(stack, tmp_path)
-        own = refused(tmp_path, "--data", "c", "--log", "unix:a/meta.sock", "--objects", "c-objects")
-        assert (own.returncode, "not the store of the cluster" in own.stderr) == (2, True)
-        assert two.joined.stop() == 0
-        alone = refused(tmp_path, "--data", "b")
-        assert (alone.returncode, "joined the log of another broker" in alone.stderr) == (2, True)
+    """SV3: a bad configuration, so exit code 2; nothing begins a second log."""
+    log = f"unix:{tmp_path}/a/meta.sock"
+    with pytest.raises(NoLogThere) as nothing, broker(tmp_path / "b", log__url=log):
+        pass
+    assert exit_code(nothing.value) == 2
+    with broker(tmp_path / "a"):
+        other = broker(tmp_path / "c", log__url=log, objects__url=tmp_path / "c-objects")
+        with pytest.raises(WrongStore) as elsewhere, other:
+            pass
+        assert exit_code(elsewhere.value) == 2
+        with broker(tmp_path / "b", log__url=log):
+            pass
+        with pytest.raises(HasJoined) as alone, broker(tmp_path / "b"):
+            pass
+        assert exit_code(alone.value) == 2
         assert not (tmp_path / "b" / "meta").exists()
+        with broker(tmp_path / "b", log__url=log):
+            pass
 
 
 @pytest.mark.parametrize("url", ["unix:", "tcp:127.0.0.1:1", "gopher:x", "local:"])
