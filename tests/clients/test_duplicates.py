@@ -153,13 +153,13 @@ def live_through(
             broker.faults(faults)
             until = time.monotonic() + dice.uniform(0.2, longest_s)  # how long the hardship lasts
             while time.monotonic() < until:
-                time.sleep(dice.uniform(0.05, 0.5))
+                time.sleep(dice.uniform(0.05, 0.5))  # the pace of the cuts
                 broker.road.cut()  # what was stored and not yet answered is sent again
             if kill:
                 broker.kill()
                 broker.start()
             broker.faults(ObjectFaults())
-            time.sleep(dice.uniform(0.1, 0.5))
+            time.sleep(dice.uniform(0.1, 0.5))  # how long all is well
     sender.flush()
     found = asyncio.run(stored(broker.bootstrap))
     check(sender, feeder.sent, found)
