@@ -107,6 +107,24 @@ async def test_who_waits_goes_on_only_as_long_as_the_relief_lasts() -> None:
         assert taken.count <= 8 + 3 * EACH
 
 
+async def test_a_client_that_has_said_all_while_it_waited_is_still_answered() -> None:
+    valve = Valve()
+    taken = Taken(valve)
+    async with running(produce_api(taken.handle), pressure=valve) as run:
+        client = await run.connect()
+        await produced(client)
+        valve.press()
+        client.send(PRODUCE, 9, produce(b"x"), 7)
+        await eventually(lambda: run.core.relief.waiting == 1)
+        client.writer.write_eof()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        valve.relieve()
+        correlation, _ = await client.answer(PRODUCE, 9)
+        assert correlation == 7
+        assert await client.closed()
+
+
 async def test_a_stop_does_not_wait_for_relief_and_a_client_that_leaves_leaves_the_line() -> None:
     valve = Valve()
     taken = Taken(valve)
