@@ -153,9 +153,7 @@ class Connection(asyncio.BufferedProtocol):
         self._lost = True
         self._ending = self._ending or "lost"
         self._reading = False
-        for exchange in self._queue:
-            exchange.done = True
-        self._queue.clear()
+        self._forget_queue()
         self._cancel([exchange for exchange in self._answers if exchange.route.api.abandoned])
         self.forget_unsent()
         self._buffer.close()
@@ -361,6 +359,12 @@ class Connection(asyncio.BufferedProtocol):
         elif self._queue or not self._reading or self._eof:
             self.go_on()
 
+    def _forget_queue(self) -> None:
+        """Requests that have not begun get no answer."""
+        for exchange in self._queue:
+            exchange.done = True
+        self._queue.clear()
+
     def _cancel(self, exchanges: list[Exchange]) -> None:
         for exchange in exchanges:
             if exchange.task is not None:
@@ -421,9 +425,13 @@ class Connection(asyncio.BufferedProtocol):
         self._end_if_done()
 
     def drain(self) -> None:
-        """The server stops: as `end`, without a word."""
+        """The server stops: as `end`, without a word. Nobody stays for requests that only wait for something new."""
         self._ending = self._ending or "stopping"
         self._read_while(False)
+        if all(exchange.route.api.abandoned for exchange in self._answers):
+            self._forget_queue()
+            self._cancel(list(self._answers))
+            self._flush()
         self._end_if_done()
 
     def abort(self, reason: str) -> None:
