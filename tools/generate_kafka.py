@@ -86,6 +86,8 @@ class Module:
         verb = "read" if emitter is ReadEmitter else "write"
         versions = range(body.versions.first, body.versions.last + 1)
         if self.api.name not in HOT:
+            if verb == "write":
+                self.element_functions(body, versions)
             name = f"_{verb}_{body.role}"
             self.functions.append("\n".join(emitter(body, versions, self.used).function(name, True)) + "\n\n")
             self.used.add(f"switched_{verb}er" if verb == "read" else "switched_writer")
@@ -100,6 +102,12 @@ class Module:
                 self.functions.append("\n".join(emitter(body, same, self.used).function(name, False)) + "\n\n")
             entries.append(f"{version}: {name}")
         return f"{{{', '.join(entries)}}}"
+
+    def element_functions(self, body: Body, versions: Sequence[int]) -> None:
+        for f in body.struct.fields:
+            if f.struct and f.apart:
+                lines = WriteEmitter(body, versions, self.used).element_function(f.struct)
+                self.functions.append("\n".join(lines) + "\n\n")
 
     def imports(self) -> str:
         runtime = {name for name in self.used if not name.startswith("=")}

@@ -21,6 +21,23 @@ range. "Needs" is what a principal must be allowed to do.
 | key | API | advertised | served | needs | left out |
 | ---: | --- | --- | --- | --- | --- |
 """
+TAIL = """
+## What an idempotent producer may count on
+
+Under one producer id and epoch no record is stored twice and none out of order, whatever happens to connections,
+brokers and the store in between; a record that was acknowledged is there.
+
+A producer that gives a message up (`message.timeout.ms` of librdkafka, `delivery.timeout.ms` of Java) begins a new
+epoch and counts from 0 again. What it had sent under the old epoch without seeing an answer may be stored all the same,
+and what of it has not timed out is sent again under the new one: such a record may be there twice, as with any Kafka
+broker. Leave the timeout at its default of minutes, above the longest outage of the store that should go unnoticed.
+
+## When the store is slow
+
+Above `wal.pause_bytes` nothing more is read from connections that produce, until half of that is stored; other
+connections are served as ever. Above `wal.max_buffer_bytes` a batch is answered with 56, which clients try again with.
+The limits of connections, requests and answers are the settings `kafka.*` of `drayd config show`.
+"""
 
 
 def row(api: Api) -> str:
@@ -35,7 +52,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the page is not current")
     check = parser.parse_args().check
-    text = HEAD + "".join(row(api) for api in sorted(APIS, key=lambda api: api.key))
+    text = HEAD + "".join(row(api) for api in sorted(APIS, key=lambda api: api.key)) + TAIL
     if not check:
         PAGE.parent.mkdir(exist_ok=True)
         PAGE.write_text(text)

@@ -4,6 +4,7 @@ One emitter serves one version or many: a branch whose outcome is the same in
 every version it is asked for is not emitted.
 """
 
+import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -302,6 +303,17 @@ class ReadEmitter(Emitter):
 class WriteEmitter(Emitter):
     """A function from the message to bytes."""
 
+    def element_function(self, struct: Struct) -> list[str]:
+        """A writer of one element alone, of all versions."""
+        self.depth = 0
+        self.add = "add"
+        with self.block(f"def {element_writer(struct)}(version: int, m: {struct.name}) -> bytes:"):
+            self.line("out: list[Buffer] = []")
+            self.line("add = out.append")
+            self.write_struct(struct, "m")
+            self.line('return b"".join(out)')
+        return self.lines
+
     def function(self, name: str, switched: bool) -> list[str]:
         self.records = _has_records(self.body.struct)
         version = "version: int, " if switched else ""
@@ -425,7 +437,11 @@ class WriteEmitter(Emitter):
         outer = self.versions
         self.versions = [v for v in outer if v in f.versions]
         with self.block(f"for {item} in {m}.{f.name}:"):
-            if f.struct:
+            if f.struct and f.apart:
+                self.line(
+                    f"{self.add}({item} if isinstance({item}, bytes) else {element_writer(f.struct)}(version, {item}))"
+                )
+            elif f.struct:
                 self.write_struct(f.struct, item)
             else:
                 self.write_sized(Field("", f.kind, False, None, f.versions, rigid=f.rigid), item)
@@ -473,6 +489,11 @@ class WriteEmitter(Emitter):
         if f.struct:
             return f"{text} is not {default} and {text} != {default}"
         return f"{text} != {default}"
+
+
+def element_writer(struct: Struct) -> str:
+    """The name of the function that writes one element."""
+    return "write_" + re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", struct.name).lower()
 
 
 def _has_records(struct: Struct) -> bool:

@@ -36,6 +36,10 @@ class Range:
 NEVER = Range(1, 0)
 
 
+APART = frozenset({"MetadataResponseTopic"})
+"""Structs with a writer of their own, so that the bytes of an element can be kept."""
+
+
 @dataclass
 class Struct:
     name: str
@@ -64,8 +68,14 @@ class Field:
             return self.struct.name
         return FIXED[self.kind][3] if self.kind in FIXED else SIZED[self.kind][0]
 
+    @property
+    def apart(self) -> bool:
+        """Whether an element may be given as the bytes it was written to before."""
+        return self.array and self.struct is not None and self.struct.name in APART
+
     def python_type(self, parts: bool) -> str:
         base = "Parts" if self.kind == "records" and parts else self.element
+        base = f"{base} | bytes" if self.apart else base
         base = f"Sequence[{base}]" if self.array else base
         return base if self.nullable == NEVER else f"{base} | None"
 

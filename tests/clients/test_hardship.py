@@ -40,14 +40,14 @@ class Deliveries:
         if error.fatal():
             self.fatal.append(error)
 
-    def send(self, topic: str, value: bytes) -> None:
+    def send(self, topic: str, value: bytes, partition: int = 0) -> None:
         def delivered(error: KafkaError | None, message) -> None:
             if error is None:
                 self.offsets[value] = message.offset()
             else:
                 self.failed[value] = error
 
-        self.producer.produce(topic, value, partition=0, on_delivery=delivered)
+        self.producer.produce(topic, value, partition=partition, on_delivery=delivered)
 
     def flush(self) -> None:
         assert self.producer.flush(60) == 0

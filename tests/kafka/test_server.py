@@ -434,6 +434,31 @@ async def test_a_stop_answers_what_was_taken_and_accepts_no_more() -> None:
         assert not run.core.connections
 
 
+async def test_a_stop_does_not_wait_for_who_only_waits_for_something_new() -> None:
+    """A fetch at the end of a log is cut at once, and those behind it; a produce is waited for."""
+    gates = Gates()
+    stored = asyncio.Event()
+
+    async def store(request: ProduceRequest, context: Context) -> ProduceResponse:
+        await stored.wait()
+        return ProduceResponse()
+
+    async with running(heartbeat_api(gates.handle, abandoned=True), produce_api(store)) as run:
+        consumer, producer = await run.connect(), await run.connect()
+        consumer.send_heartbeat("a", 1)
+        consumer.send_heartbeat("b", 2)
+        producer.send(PRODUCE, 12, produce(), 3)
+        await eventually(lambda: gates.begun == ["a"] and run.core.budget.requests == 3)
+        stop = asyncio.create_task(run.server.stop())
+        assert await consumer.closed()
+        await eventually(lambda: len(run.core.connections) == 1)
+        stored.set()
+        assert (await producer.answer(PRODUCE, 12))[0] == 3
+        await stop
+        assert gates.begun == ["a"]
+        assert (run.core.budget.requests, run.core.budget.held_bytes) == (0, 0)
+
+
 async def test_an_address_that_is_taken_is_named_in_the_error() -> None:
     async with running() as run:
         with pytest.raises(CannotListen, match=f"port={run.port}"):

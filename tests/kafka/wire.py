@@ -20,6 +20,7 @@ from dray.servers.kafka.messages.produce import PartitionProduceData, ProduceReq
 from dray.servers.kafka.messages.request_header import CODEC as REQUEST_HEADER
 from dray.servers.kafka.messages.request_header import RequestHeader
 from dray.servers.kafka.messages.response_header import CODEC as RESPONSE_HEADER
+from dray.servers.kafka.relief import Pressure
 from dray.servers.kafka.server import KafkaServer, Listener
 from dray.servers.kafka.settings import Limits
 from dray.servers.kafka.support import APIS, Api, Matrix, Operation, Resource
@@ -158,9 +159,13 @@ class Running:
 
 
 @asynccontextmanager
-async def running(*rows: Api, limits: Limits | None = None, clock: Clock | None = None) -> AsyncIterator[Running]:
+async def running(
+    *rows: Api, limits: Limits | None = None, clock: Clock | None = None, pressure: Pressure | None = None
+) -> AsyncIterator[Running]:
     matrix = Matrix([API_VERSIONS_ROW, *rows])
-    server = KafkaServer(services=NO_SERVICES, clock=clock or SystemClock(), limits=limits, matrix=matrix)
+    server = KafkaServer(
+        services=NO_SERVICES, clock=clock or SystemClock(), limits=limits, matrix=matrix, pressure=pressure
+    )
     async with server:
         _, port = await server.listen(Listener(name="client", host="127.0.0.1", port=0))
         run = Running(server, port)

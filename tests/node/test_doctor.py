@@ -2,7 +2,13 @@
 
 import json
 
+import pytest
+
+from dray.cli.settings import SECTIONS
+from dray.config import load, parse_set
 from dray.machine.commands import KeepAlive
+from dray.node import doctor
+from dray.objects.probe import store_date
 from tests.node.test_admin import damage_the_middle, drayd, effects, fill
 from tests.node.test_metadata import metadata
 
@@ -22,6 +28,27 @@ async def test_a_new_place_and_a_running_broker_are_both_healthy(tmp_path, effec
         live = await findings("--data", tmp_path)
         assert "in use" in live["directory"]["saw"]
         assert "entries" in live["log"]["saw"]
+
+
+async def test_more_connections_than_files_are_warned_of(tmp_path):
+    found = await findings("--data", tmp_path / "new", "--set", "kafka.max_connections=2000000000")
+    assert found["limits"]["state"] == "warn"
+    assert "kafka.max_connections" in found["limits"]["next"]
+
+
+@pytest.mark.parametrize(("hours", "state"), [(0, "ok"), (-3, "warn"), (3, "warn")])
+async def test_a_clock_that_differs_from_the_stores_is_warned_of(tmp_path, monkeypatch, hours, state):
+    """Q7: the store vouches for this machine's clock, so it is asked."""
+
+    async def date(objects, entropy):
+        return await store_date(objects, entropy) + hours * 3_600_000
+
+    monkeypatch.setattr(doctor, "store_date", date)
+    given = [f"broker.data={tmp_path / 'new'}", f"objects.url={tmp_path / 'objects'}"]
+    config = load(SECTIONS, environ={}, overrides=[parse_set(one) for one in given])
+    [found] = [one async for one in doctor.examine(config) if one.check == "clock"]
+    assert found.state.value == state
+    assert f"{-hours * 3600:+d}" in found.saw.replace(".0", "") or hours == 0
 
 
 async def test_a_damaged_log_is_found_and_the_way_out_is_named(tmp_path, effects):

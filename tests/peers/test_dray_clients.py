@@ -1,11 +1,16 @@
 """kcat and the Java client against Dray: they read what the others wrote, and live through what happens to topics."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from dray.buffers import Buffer
+from dray.objects.memory import MemoryObjects
+from dray.objects.opening import Effects, StoreOptions
+from dray.objects.port import StoreUnavailable
+from dray.objects.retry import LOCAL, RetryingObjects
 from dray.testing import broker
 from tests.clients.kinds import AT_MS, KINDS, Kind, Written
 from tools.peers.java import java_program
@@ -114,6 +119,32 @@ def test_a_topic_made_again_does_not_end_a_java_producer(bootstrap: str) -> None
     output = java_program(JAVA / "Recreate.java", bootstrap, "again", "3")
     rounds = [json.loads(line) for line in output.splitlines()]
     assert [one["offsets"] for one in rounds] == [list(range(20))] * 3
+
+
+class Stumbling(MemoryObjects):
+    """A store that refuses the first puts of records."""
+
+    left = 5
+
+    async def put(self, path: str, parts: Sequence[Buffer]) -> None:
+        if path.startswith("wal/") and self.left:
+            self.left -= 1
+            raise StoreUnavailable("not yet", op="put")
+        await super().put(path, parts)
+
+
+def test_first_batches_whose_puts_failed_do_not_end_a_java_producer() -> None:
+    """R-092, R-097: nothing is stored twice or out of order, and all of it arrives."""
+    stores: list[Stumbling] = []
+
+    async def open_store(address: str, options: StoreOptions, effects: Effects) -> RetryingObjects:
+        stores.append(Stumbling(effects.clock))
+        return RetryingObjects(stores[0], effects.clock, effects.entropy, LOCAL)
+
+    with broker(topics__partitions=1, open_objects=open_store) as running:
+        assert java_write(running.bootstrap, "orders", RECORDS) == list(range(len(RECORDS)))
+        assert stores[0].left == 0
+        assert java_read(running.bootstrap, "orders") == list(enumerate(RECORDS))
 
 
 def test_the_java_admin_makes_describes_and_deletes(bootstrap: str) -> None:

@@ -10,12 +10,13 @@ from typing import Final, Literal
 from dray.config import Section
 from dray.fetch.settings import FetchSettings
 from dray.log.settings import LogSettings
-from dray.node.settings import BrokerSettings, KafkaSettings, TopicSettings
+from dray.node.settings import BrokerSettings, TopicSettings
 from dray.objects.settings import ObjectsSettings
 from dray.produce.settings import WalSettings
 from dray.replica.settings import SessionSettings
 from dray.retention.settings import RetentionSettings
 from dray.servers.http.settings import HttpSettings
+from dray.servers.kafka.settings import KafkaSettings
 
 
 class LoggingSettings(Section):

@@ -8,7 +8,7 @@ from pydantic import field_validator, model_validator
 
 from dray.config import Section, Size
 
-ENGINES: Final = ("local", "memory")
+ENGINES: Final = ("local", "memory", "unix")
 _LARGEST_ENTRY: Final = Size("64MiB")
 
 
@@ -16,7 +16,8 @@ class LogSettings(Section):
     """The log of commands, from which all metadata is rebuilt."""
 
     url: str | None = None
-    """The engine and its place: `local:DIR`, or `memory:` for tests. Not set: in the data directory."""
+    """The engine and its place: `local:DIR`, `unix:DIR/meta.sock` for the log that another broker of this machine
+    keeps in its data directory, or `memory:` for tests. Not set: in the data directory."""
 
     segment_bytes: Size = Size("64MiB")
     """Begin a new file when the current one has this many bytes. Smaller: finer trimming, more files."""
@@ -30,14 +31,23 @@ class LogSettings(Section):
         if value is None:
             return None
         parts = urlsplit(value)
-        if parts.scheme not in ENGINES or (parts.scheme == "local" and not (parts.netloc or parts.path)):
-            raise ValueError("expected local:DIR or memory:")
+        if parts.scheme not in ENGINES or (parts.scheme != "memory" and not (parts.netloc or parts.path)):
+            raise ValueError("expected local:DIR, unix:DIR/meta.sock or memory:")
         return value
 
     @property
     def directory(self) -> Path | None:
         """The directory of a `local:` log that does not lie in the data directory."""
-        return None if self.url in (None, "memory:") else Path(str(self.url).removeprefix("local:")).absolute()
+        return self._path_behind("local:")
+
+    @property
+    def socket(self) -> Path | None:
+        """The socket of a log that another process keeps."""
+        return self._path_behind("unix:")
+
+    def _path_behind(self, scheme: str) -> Path | None:
+        found = self.url is not None and self.url.startswith(scheme)
+        return Path(str(self.url).removeprefix(scheme)).absolute() if found else None
 
     @model_validator(mode="after")
     def _an_entry_fits(self) -> Self:

@@ -29,8 +29,9 @@ from dray.machine.verdicts import BrokerRegistered
 from dray.node import telemetry
 from dray.node.addresses import HostPort, parse_host_port
 from dray.node.directory import DataDirectory, Identity, new_identity
+from dray.node.joining import WrongStore, check_not_joined, join_metadata, joined_directory, owner_of
 from dray.node.metadata import Effects, Metadata, MetadataOptions, serve_in_memory, serve_metadata
-from dray.node.settings import BrokerSettings, KafkaSettings, TopicSettings
+from dray.node.settings import BrokerSettings, TopicSettings
 from dray.objects.cluster import bind, bound_to
 from dray.objects.opening import Effects as StoreEffects
 from dray.objects.opening import StoreOptions, open_store
@@ -53,9 +54,10 @@ from dray.routing.service import Routing
 from dray.servers.http.app import Probe, make_app
 from dray.servers.http.server import serve_http
 from dray.servers.http.settings import HttpSettings
+from dray.servers.kafka.described import Descriptions
 from dray.servers.kafka.handler import Services
 from dray.servers.kafka.server import KafkaServer, Listener
-from dray.servers.kafka.settings import Limits
+from dray.servers.kafka.settings import KafkaSettings
 from dray.telemetry import logger
 from dray.topics.service import TopicService
 
@@ -64,6 +66,8 @@ UNPACK_THREADS: Final = 2
 """Threads of their own for decompression: bombs then hold at most this many scratch buffers, and no disk thread."""
 LISTENER: Final = "client"
 PROBE_TTL_S: Final = 2.0
+LAST_PUTS_S: Final = 1.0
+"""What the store is given for batches of clients that are gone, when the server has stopped."""
 
 OpenStore: TypeAlias = Callable[[str, StoreOptions, StoreEffects], Awaitable[Objects]]
 """What makes a store of an address; a test gives one whose store fails."""
@@ -122,15 +126,24 @@ async def _open_state(
         identity = new_identity(effects.entropy)
         objects = await _open_objects(stack, config, None, identity, effects, open_objects)
         return effects, await stack.enter_async_context(serve_in_memory(identity, effects, options)), objects
-    directory = DataDirectory(broker.data.absolute(), log.directory)
-    effects.disk.make_dir(directory.root)
-    lock = DirectoryLock(directory.root)
+    owner = None if log.socket is None else owner_of(log.socket, effects.disk)
+    root = broker.data.absolute()
+    directory = DataDirectory(root, log.directory) if owner is None else joined_directory(root)
+    effects.disk.make_dir(root)
+    lock = DirectoryLock(root)
     stack.callback(lock.release)
-    identity = directory.claim(effects.disk, effects.entropy)
-    objects = await _open_objects(stack, config, directory, identity, effects, open_objects)
-    options = replace(options, store_date=await _ask_date(objects, effects))
-    metadata = await stack.enter_async_context(serve_metadata(directory, identity, effects, options))
-    return effects, metadata, objects
+    if owner is None:
+        check_not_joined(root, effects.disk)
+        identity = directory.claim(effects.disk, effects.entropy)
+        objects = await _open_objects(stack, config, directory, identity, effects, open_objects)
+        options = replace(options, store_date=await _ask_date(objects, effects))
+        serving = serve_metadata(directory, identity, effects, options)
+    else:
+        identity = directory.claim(effects.disk, effects.entropy, owner.identity.cluster)
+        objects = await _open_objects(stack, config, owner.directory, identity, effects, open_objects, joins=True)
+        options = replace(options, store_date=await _ask_date(objects, effects))
+        serving = join_metadata(owner, directory, identity, effects, options)
+    return effects, await stack.enter_async_context(serving), objects
 
 
 async def _ask_date(objects: Objects, effects: Effects) -> StoreDate | None:
@@ -150,8 +163,10 @@ async def _open_objects(
     identity: Identity,
     effects: Effects,
     open_objects: OpenStore,
+    *,
+    joins: bool = False,
 ) -> Objects:
-    """The object store, bound to this cluster."""
+    """The object store, bound to this cluster; who joins others must find it bound."""
     settings = config.get(ObjectsSettings)
     objects = await open_objects(
         settings.url or ("memory:" if directory is None else str(directory.objects)),
@@ -159,6 +174,8 @@ async def _open_objects(
         StoreEffects(clock=effects.clock, entropy=effects.entropy, disk=effects.disk, offload=effects.offload),
     )
     stack.push_async_callback(objects.close)
+    if joins and await bound_to(objects) != identity.cluster_id:
+        raise WrongStore("this is not the store of the cluster: set objects.url to what its other brokers use")
     await bind(objects, identity.cluster_id)
     return objects
 
@@ -211,12 +228,14 @@ async def _start_services(
     for work in (topics.run(), retention.run(), _measure_lag()):
         stack.push_async_callback(_stop, asyncio.create_task(work))
     own = config.get(TopicSettings)
+    routing = Routing(domains=domains, cluster_id=metadata.identity.cluster_id)
     unpacking = ThreadOffload(UNPACK_THREADS, "dray-unpack")
     stack.callback(unpacking.close)
     return Services(
         domains=domains,
         topics=topics,
-        routing=Routing(domains=domains, cluster_id=metadata.identity.cluster_id),
+        routing=routing,
+        described=Descriptions(routing),
         produce=produce,
         rules=RuleBook(),
         fetch=fetch,
@@ -235,8 +254,11 @@ async def _start_kafka(
 ) -> tuple[HostPort, KafkaServer]:
     settings = config.get(KafkaSettings)
     wanted = parse_host_port(settings.listen, "kafka.listen")
-    limits = Limits(max_connections=settings.max_connections)
-    server = await stack.enter_async_context(KafkaServer(services=services, clock=effects.clock, limits=limits))
+    server = await stack.enter_async_context(
+        KafkaServer(
+            services=services, clock=effects.clock, limits=settings.limits(), pressure=services.produce.pressure
+        )
+    )
     host, port = await server.listen(Listener(name=LISTENER, host=wanted.host, port=wanted.port))
     _warn_if_exposed(wanted, "kafka")
     return HostPort(host=host, port=port), server
@@ -292,8 +314,16 @@ async def _keep_registered(metadata: Metadata, registration: RegisterBroker) -> 
 
 
 async def _drain(server: KafkaServer, produce: ProduceService) -> None:
-    """Answer what was taken: requests wait for their batches, so both are drained at once."""
-    await asyncio.gather(server.stop(), produce.drain())
+    """Answer what was taken: requests wait for their batches, so both are drained at once.
+
+    A store that hangs keeps nobody: what is not stored when the server has cut its clients was not acknowledged.
+    """
+    storing = asyncio.create_task(produce.drain())
+    await server.stop()
+    _, late = await asyncio.wait((storing,), timeout=LAST_PUTS_S)
+    if late:
+        logger().warning(telemetry.NOT_DRAINED, bytes=produce.pressure.unacked)
+        await _stop(storing)
 
 
 def _metadata_probe(metadata: Metadata) -> Probe:

@@ -8,6 +8,7 @@ import asyncio
 import resource
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -25,15 +26,19 @@ from dray.node.inspection import current_machine, inspect
 from dray.node.settings import BrokerSettings
 from dray.objects.cluster import bound_to
 from dray.objects.opening import Effects, open_store
-from dray.objects.probe import probe
+from dray.objects.port import Objects
+from dray.objects.probe import probe, store_date
 from dray.objects.settings import ObjectsSettings
 from dray.offload import ThreadOffload
 from dray.records import kernel
+from dray.servers.kafka.settings import KafkaSettings
 
-FILES_WANTED: Final = 4_096
+FILES_BESIDES: Final = 256
+"""Files that are no connections: the log, the store, this and that."""
 SLOW_SYNC_MS: Final = 50
 FREE_WANTED: Final = 1 << 30
 SKEW_MS: Final = 3_600_000
+STORE_SKEW_MS: Final = 300_000
 
 
 class State(Enum):
@@ -59,10 +64,11 @@ async def examine(config: Config) -> AsyncIterator[Finding]:
     directory = DataDirectory(config.get(BrokerSettings).data.absolute(), config.get(LogSettings).directory)
     checks: tuple[tuple[str, Callable[[], Awaitable[Finding]]], ...] = (
         ("kernel", _kernel),
-        ("limits", _limits),
+        ("limits", lambda: _limits(config)),
         ("directory", lambda: _directory(directory)),
         ("disk", lambda: _disk(directory)),
         ("store", lambda: _store(config, directory)),
+        ("clock", lambda: _clock(config, directory)),
         ("log", lambda: _log(directory)),
     )
     for name, check in checks:
@@ -83,15 +89,18 @@ async def _kernel() -> Finding:
     )
 
 
-async def _limits() -> Finding:
+async def _limits(config: Config) -> Finding:
+    """Whether as many connections can be open as the settings allow."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if files >= FILES_WANTED:
-        return Finding(check="limits", state=State.OK, saw=f"{files} open files allowed")
+    connections = config.get(KafkaSettings).max_connections
+    saw = f"{files} open files allowed, for {connections} connections and what else is open"
+    if files >= connections + FILES_BESIDES:
+        return Finding(check="limits", state=State.OK, saw=saw)
     return Finding(
         check="limits",
         state=State.WARN,
-        saw=f"only {files} open files allowed, and every client connection is one",
-        next=f"raise it: ulimit -n {FILES_WANTED}",
+        saw=saw,
+        next=f"raise it: ulimit -n {connections + FILES_BESIDES}, or lower kafka.max_connections",
     )
 
 
@@ -140,20 +149,44 @@ def _sync_ms(disk: LocalDisk, path: Path) -> float:
 
 async def _store(config: Config, directory: DataDirectory) -> Finding:
     """Whether the store takes a name only once, which everything stands on."""
-    settings = config.get(ObjectsSettings)
-    if settings.url is None and not directory.objects.exists():
+    if _is_still_to_come(config, directory):
         return Finding(check="store", state=State.OK, saw="records will be kept in the data directory")
-    offload = ThreadOffload(2)
-    effects = Effects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=offload)
-    objects = await open_store(settings.url or str(directory.objects), store_options(settings), effects)
-    try:
+    async with _opened(config, directory) as objects:
         owner = await bound_to(objects)
-        await probe(objects, effects.entropy)
-    finally:
-        await objects.close()
-        offload.close()
+        await probe(objects, SystemEntropy())
     saw = "create-only puts are honoured"
     return Finding(check="store", state=State.OK, saw=f"{saw}; bound to cluster {owner}" if owner else saw)
+
+
+async def _clock(config: Config, directory: DataDirectory) -> Finding:
+    """Whether this machine and the store agree about the time, for the store vouches for us (Q7)."""
+    if _is_still_to_come(config, directory):
+        return Finding(check="clock", state=State.OK, saw="there is nothing yet to compare it with")
+    async with _opened(config, directory) as objects:
+        skew_ms = SystemClock().wall_ms() - await store_date(objects, SystemEntropy())
+    saw = f"this machine's clock is {skew_ms / 1000:+.1f} s from the store's"
+    if abs(skew_ms) <= STORE_SKEW_MS:
+        return Finding(check="clock", state=State.OK, saw=saw)
+    return Finding(check="clock", state=State.WARN, saw=saw, next="correct the clock of this machine, or the store's")
+
+
+def _is_still_to_come(config: Config, directory: DataDirectory) -> bool:
+    return config.get(ObjectsSettings).url is None and not directory.objects.exists()
+
+
+@asynccontextmanager
+async def _opened(config: Config, directory: DataDirectory) -> AsyncIterator[Objects]:
+    settings = config.get(ObjectsSettings)
+    offload = ThreadOffload(2)
+    effects = Effects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=offload)
+    try:
+        objects = await open_store(settings.url or str(directory.objects), store_options(settings), effects)
+        try:
+            yield objects
+        finally:
+            await objects.close()
+    finally:
+        offload.close()
 
 
 async def _log(directory: DataDirectory) -> Finding:

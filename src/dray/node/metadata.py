@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from dray.clock import Clock
@@ -47,6 +48,8 @@ class MetadataOptions:
     """How the metadata plane of this process behaves."""
 
     name: str = "broker-0"
+    owner: bool = True
+    """Holds the lock of the directory with the log, so a live session of the same name is a dead process's (Q4)."""
     timing: Timing = field(default_factory=Timing)
     segment_bytes: int = 64 << 20
     max_entry_bytes: int = 1 << 20
@@ -77,11 +80,12 @@ async def serve_metadata(
         await server.listen_unix(directory.socket)
         failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
         for log in logs.values():
-            _watch(log.failed, failed)
+            watch_failure(log.failed, failed)
         replicas = {}
         for domain, log in logs.items():
-            replicas[domain] = await _run_replica(stack, directory, identity, domain, log, effects, options)
-            _watch(replicas[domain].failed, failed)
+            home = Home(directory=directory, socket=directory.socket, domain=domain)
+            replicas[domain] = await run_replica(stack, home, identity, log, effects, options)
+            watch_failure(replicas[domain].failed, failed)
         yield Metadata(identity=identity, domains=Domains(replicas), failed=failed)
         for replica in replicas.values():
             await replica.close_session()
@@ -98,7 +102,7 @@ async def serve_in_memory(
         replica = _replica(log, Machine(), MemoryCheckpoints(), identity, effects, options)
         await stack.enter_async_context(replica.running())
         failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
-        _watch(replica.failed, failed)
+        watch_failure(replica.failed, failed)
         yield Metadata(identity=identity, domains=Domains({0: replica}), failed=failed)
 
 
@@ -159,20 +163,33 @@ def check_genesis(machine: Machine, identity: DirectoryIdentity, domain: int) ->
         )  # fmt: skip
 
 
-async def _run_replica(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """Where a replica keeps its checkpoints, and where its log is served."""
+
+    directory: DataDirectory
+    socket: Path
+    domain: int
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.directory.checkpoints(self.domain)
+
+
+async def run_replica(
     stack: AsyncExitStack,
-    directory: DataDirectory,
+    home: Home,
     identity: DirectoryIdentity,
-    domain: int,
-    log: FileLog,
+    log: Log,
     effects: Effects,
     options: MetadataOptions,
 ) -> Replica:
-    store = FileCheckpoints(directory.checkpoints(domain), effects.disk, effects.offload)
+    """A replica that follows, writes and makes checkpoints for as long as the stack is open."""
+    store = FileCheckpoints(home.checkpoints, effects.disk, effects.offload)
     replica = _replica(log, await newest_machine(store), store, identity, effects, options)
     await stack.enter_async_context(replica.running())
-    check_genesis(replica.machine, identity, domain)
-    folder = ChildFolder(socket=directory.socket, domain=domain, directory=directory.checkpoints(domain))
+    check_genesis(replica.machine, identity, home.domain)
+    folder = ChildFolder(socket=home.socket, domain=home.domain, directory=home.checkpoints)
     checkpointer = Checkpointer(replica, store, folder, effects.clock, due_bytes=options.checkpoint_due_bytes)
     task = asyncio.create_task(checkpointer.run())
     stack.push_async_callback(_stop, task)
@@ -194,7 +211,7 @@ def _replica(
             name=options.name,
             instance=identity.instance.bytes,
             kind=SessionKind.BROKER,
-            owner=True,
+            owner=options.owner,
             accept_clock=options.accept_clock,
             store_date=options.store_date,
         ),
@@ -210,7 +227,9 @@ async def _stop(task: "asyncio.Task[None]") -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def _watch(source: "asyncio.Future[DrayError]", target: "asyncio.Future[DrayError]") -> None:
+def watch_failure(source: "asyncio.Future[DrayError]", target: "asyncio.Future[DrayError]") -> None:
+    """Let the first failure of any part become the failure of the whole."""
+
     def pass_on(done: "asyncio.Future[DrayError]") -> None:
         if not done.cancelled() and not target.done():
             target.set_result(done.result())

@@ -26,19 +26,6 @@ class BrokerSettings(Section):
     """Believe this machine's clock although it is far ahead of the log's time. For one start, after you looked."""
 
 
-class KafkaSettings(Section):
-    """The Kafka port."""
-
-    listen: str = "127.0.0.1:9092"
-    """HOST:PORT to serve on; port 0 takes a free one."""
-
-    advertise: str | None = None
-    """HOST:PORT that clients are told to connect to. Not set: where this broker listens."""
-
-    max_connections: int = Field(default=10_000, ge=1)
-    """Connections at a time; one more is closed at once."""
-
-
 class TopicSettings(Section):
     """What topics are like when nobody says otherwise."""
 

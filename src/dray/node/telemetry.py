@@ -12,7 +12,10 @@ NO_DATE: Final = telemetry.event(
     "node.no_store_date", "the store did not tell its time; machine time may lag after a stop"
 )
 STOPPING: Final = telemetry.event("node.stopping", "the broker finishes what it has taken and stops")
-STOPPED: Final = telemetry.event("node.stopped", "everything taken was answered; the session was given back")
+NOT_DRAINED: Final = telemetry.event(
+    "node.not_drained", "the store did not take everything in time; what it did not take was not acknowledged"
+)
+STOPPED: Final = telemetry.event("node.stopped", "everything stored was answered; the session was given back")
 LOOP_LAG: Final = telemetry.histogram(
     "dray_event_loop_lag_seconds", "how late a timer fires on the event loop", telemetry.SECONDS
 )

@@ -160,9 +160,10 @@ class Writer:
         """Say that the session lives when nothing else was written, and expire those that are silent."""
         while True:
             await self._clock.sleep(self._timing.keepalive_ms / 4_000)
+            if not self._kept:
+                continue  # a beat behind its Close would open it again
             if self._session is None:
-                if self._kept:
-                    await self._quietly(KeepAlive())  # opened again, or others would expire what it was
+                await self._quietly(KeepAlive())  # opened again, or others would expire what it was
                 continue
             idle_ns = self._clock.boot_ns() - self._confirmed_ns
             if idle_ns >= self._timing.keepalive_ms * 1_000_000:

@@ -37,6 +37,7 @@ class Routing:
         self._catalog = domains.catalog
         self._leaders: dict[int, int] = {}
         self._known: tuple[int, ...] = ()
+        self._changes = 0
 
     @property
     def broker_id(self) -> int:
@@ -50,14 +51,20 @@ class Routing:
         nodes = (_node(broker, listener) for broker in self._catalog.machine.brokers.all())
         return [node for node in nodes if node is not None]
 
-    def leader(self, stream: StreamId) -> int:
-        """The broker that clients should ask about a stream."""
+    def leadership(self) -> int:
+        """A number that is another one whenever leaders may have changed."""
         brokers = tuple(self._catalog.machine.brokers.live)
         if brokers != self._known:
             self._known, self._leaders = brokers, {}
+            self._changes += 1
+        return self._changes
+
+    def leader(self, stream: StreamId) -> int:
+        """The broker that clients should ask about a stream."""
+        self.leadership()
         domain = domain_of(stream)
         if domain not in self._leaders:
-            self._leaders[domain] = rendezvous(str(domain), brokers, default=self.broker_id)
+            self._leaders[domain] = rendezvous(str(domain), self._known, default=self.broker_id)
         return self._leaders[domain]
 
     def coordinator(self, group: str, listener: str) -> Node:

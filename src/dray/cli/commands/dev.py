@@ -11,8 +11,9 @@ import typer
 
 from dray.cli.options import ConfigFile, Sets, load_config
 from dray.cli.serving import serve
-from dray.config import Override
+from dray.config import Level, Override
 
+AUTO_CREATE: Final = "topics.auto_create"
 app: Final = typer.Typer()
 
 
@@ -26,7 +27,14 @@ def dev(
     ] = None,
     http: Annotated[str | None, typer.Option("--http", metavar="HOST:PORT", help="Health and metrics.")] = None,
     objects: Annotated[str | None, typer.Option("--objects", metavar="URL", help="Where records are kept.")] = None,
-    log: Annotated[str | None, typer.Option("--log", metavar="URL", help="Where the log of commands is kept.")] = None,
+    log: Annotated[
+        str | None,
+        typer.Option(
+            "--log",
+            metavar="URL",
+            help="The log of commands: local:DIR, memory:, or unix:DIR/meta.sock to join the broker of DIR.",
+        ),
+    ] = None,
 ) -> None:
     """Start everything in one process on one directory."""
     given = {
@@ -37,5 +45,7 @@ def dev(
         "log.url": ("--log", log),
     }
     flags = [Override(key=key, value=value, flag=flag) for key, (flag, value) in given.items() if value is not None]
-    defaults = ["topics.auto_create=true"]
-    serve(load_config(config, [*defaults, *(sets or ())], flags))
+    given_by = {entry.key: entry.origin.level for entry in load_config(config, sets, flags).entries()}
+    if given_by[AUTO_CREATE] is Level.DEFAULT:
+        flags.append(Override(key=AUTO_CREATE, value="true", flag="drayd dev"))
+    serve(load_config(config, sets, flags))

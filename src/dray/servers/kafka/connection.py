@@ -87,6 +87,7 @@ class Connection(asyncio.BufferedProtocol):
         self.unsent_bytes = 0
         """Answers handed to the transport since the client last kept up."""
         self._known = False  # has sent a valid request
+        self._produces = False  # has sent records
         self._ending: str | None = None
         self._reading = True
         self._writable = True
@@ -152,13 +153,12 @@ class Connection(asyncio.BufferedProtocol):
         self._lost = True
         self._ending = self._ending or "lost"
         self._reading = False
-        for exchange in self._queue:
-            exchange.done = True
-        self._queue.clear()
+        self._forget_queue()
         self._cancel([exchange for exchange in self._answers if exchange.route.api.abandoned])
         self.forget_unsent()
         self._buffer.close()
         self._budget.leave(self)
+        self._core.relief.leave(self)
         self._flush()
         self._leave_if_done()
 
@@ -200,6 +200,8 @@ class Connection(asyncio.BufferedProtocol):
             or self._held_bytes >= self._limits.connection_inflight_bytes
         ):
             return False
+        if self._produces and not self._core.relief.admits(self):
+            return False  # SV2
         return self._budget.admits(self, self._buffer.unread > 0)  # KP14
 
     def _read_while(self, wanted: bool) -> None:
@@ -231,6 +233,7 @@ class Connection(asyncio.BufferedProtocol):
         header, position, _ = decode(route.read_header, frame, 0)
         message, _, elements = decode(route.read, frame, position)
         self._known = True
+        self._produces = self._produces or route.api.bulk
         charge = len(frame) + ELEMENT_BYTES * elements
         exchange = Exchange(route, header, message, charge, self._core.clock.boot_ns())
         self._held_bytes += charge
@@ -356,6 +359,12 @@ class Connection(asyncio.BufferedProtocol):
         elif self._queue or not self._reading or self._eof:
             self.go_on()
 
+    def _forget_queue(self) -> None:
+        """Requests that have not begun get no answer."""
+        for exchange in self._queue:
+            exchange.done = True
+        self._queue.clear()
+
     def _cancel(self, exchanges: list[Exchange]) -> None:
         for exchange in exchanges:
             if exchange.task is not None:
@@ -416,9 +425,13 @@ class Connection(asyncio.BufferedProtocol):
         self._end_if_done()
 
     def drain(self) -> None:
-        """The server stops: as `end`, without a word."""
+        """The server stops: as `end`, without a word. Nobody stays for requests that only wait for something new."""
         self._ending = self._ending or "stopping"
         self._read_while(False)
+        if all(exchange.route.api.abandoned for exchange in self._answers):
+            self._forget_queue()
+            self._cancel(list(self._answers))
+            self._flush()
         self._end_if_done()
 
     def abort(self, reason: str) -> None:
@@ -444,7 +457,7 @@ class Connection(asyncio.BufferedProtocol):
         """Called about once a second: end what hangs, shrink what rests."""
         if self._lost:
             return
-        if self._touched or self._answers:
+        if self._touched or self._answers or not self._reading:
             self._touched = False
             self._active_ns = now_ns
         elif self._ending is None and now_ns - self._active_ns > self._core.idle_ns:

@@ -19,7 +19,7 @@ Invariants
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol
+from typing import TYPE_CHECKING, Final, Generic, Protocol
 
 import msgspec
 
@@ -38,6 +38,9 @@ from dray.servers.kafka.error_codes import ErrorCode
 from dray.servers.kafka.support import Matrix
 from dray.topics.service import NewTopic, TopicService
 
+if TYPE_CHECKING:
+    from dray.servers.kafka.described import Descriptions  # it needs messages that a server can start without
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
@@ -46,6 +49,7 @@ class Services:
     domains: Domains
     topics: TopicService
     routing: Routing
+    described: "Descriptions"
     produce: ProduceService
     rules: RuleBook
     fetch: FetchService

@@ -24,6 +24,7 @@ from dray.servers.kafka.budget import Budget
 from dray.servers.kafka.connection import Connection
 from dray.servers.kafka.dispatch import Routes
 from dray.servers.kafka.handler import Services
+from dray.servers.kafka.relief import Pressure, Relief
 from dray.servers.kafka.settings import Limits
 from dray.servers.kafka.support import Matrix
 from dray.telemetry import logger
@@ -50,7 +51,14 @@ class Core:
     """What the connections of one server share."""
 
     def __init__(
-        self, *, services: Services, matrix: Matrix, limits: Limits, clock: Clock, tasks: asyncio.TaskGroup
+        self,
+        *,
+        services: Services,
+        matrix: Matrix,
+        limits: Limits,
+        clock: Clock,
+        tasks: asyncio.TaskGroup,
+        pressure: Pressure | None = None,
     ) -> None:
         self.services: Final = services
         self.matrix: Final = matrix
@@ -59,6 +67,7 @@ class Core:
         self.tasks: Final = tasks
         self.routes: Final = Routes(matrix)
         self.budget: Final = Budget(limits.process_inflight_bytes)
+        self.relief: Final = Relief(pressure, tasks)
         self.idle_ns: Final = int(limits.idle_timeout.total_seconds() * 1e9)
         self.frame_ns: Final = int(limits.frame_timeout.total_seconds() * 1e9)
         self.write_ns: Final = int(limits.write_timeout.total_seconds() * 1e9)
@@ -123,16 +132,25 @@ class Core:
         telemetry.HELD.set(self.budget.held_bytes)
         telemetry.UNSENT.set(self.unsent_bytes)
         telemetry.WAITING.set(self.budget.waiting)
+        telemetry.PAUSED.set(self.relief.waiting)
 
 
 class KafkaServer:
     """All listeners of one process."""
 
     def __init__(
-        self, *, services: Services, clock: Clock, limits: Limits | None = None, matrix: Matrix | None = None
+        self,
+        *,
+        services: Services,
+        clock: Clock,
+        limits: Limits | None = None,
+        matrix: Matrix | None = None,
+        pressure: Pressure | None = None,
     ) -> None:
+        """`pressure` tells when producers must wait; None: never."""
         self._services = services
         self._clock = clock
+        self._pressure = pressure
         self._limits = limits or Limits()
         self._matrix = matrix or Matrix()
         self._tasks = asyncio.TaskGroup()
@@ -143,7 +161,12 @@ class KafkaServer:
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
         self._core = Core(
-            services=self._services, matrix=self._matrix, limits=self._limits, clock=self._clock, tasks=self._tasks
+            services=self._services,
+            matrix=self._matrix,
+            limits=self._limits,
+            clock=self._clock,
+            tasks=self._tasks,
+            pressure=self._pressure,
         )
         self._sweeper = self._tasks.create_task(self._sweep(self._core))
         return self
@@ -204,6 +227,7 @@ class KafkaServer:
         for connection in cut:
             connection.abort("stop deadline")
         await core.empty.wait()
+        core.relief.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
         core.report()

@@ -21,6 +21,7 @@ UNSENT: Final = gauge("dray_kafka_unsent_bytes", "Bytes of answers that clients 
 WAITING: Final = gauge(
     "dray_kafka_connections_waiting", "Connections not read from because the process holds too much."
 )
+PAUSED: Final = gauge("dray_kafka_producers_paused", "Connections not read from because too much waits to be stored.")
 
 LISTENING: Final = event("kafka.listening", "a listener accepts connections")
 STOPPED: Final = event("kafka.stopped", "the server has stopped; `cut` connections did not finish in time")

@@ -4,25 +4,25 @@ Left out: authorized operations (not requested = -2147483648 is always
 answered), and zones: every client is told of every broker.
 """
 
-from typing import Final
+from typing import Final, TypeAlias
 
 from dray.errors import DrayError
 from dray.machine.names import TopicId
-from dray.machine.topics import Topic
-from dray.routing.service import LEADER_EPOCH, Routing
 from dray.servers.kafka.codec import ZERO_UUID
 from dray.servers.kafka.error_codes import ErrorCode
-from dray.servers.kafka.handler import Context, Endpoint, Services
+from dray.servers.kafka.handler import Context, Endpoint
 from dray.servers.kafka.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
-    MetadataResponsePartition,
     MetadataResponseTopic,
 )
 from dray.topics.errors import BadTopicName, TopicExists, UnknownTopic
 from dray.topics.service import check_name
+
+Described: TypeAlias = MetadataResponseTopic | bytes
+"""A topic in an answer; one that exists is kept encoded."""
 
 _FIRST_WITH_IDS: Final = 12
 """The first version that may ask by topic id."""
@@ -45,17 +45,17 @@ async def handle(request: MetadataRequest, context: Context) -> MetadataResponse
     )
 
 
-async def _topics(request: MetadataRequest, context: Context) -> list[MetadataResponseTopic]:
+async def _topics(request: MetadataRequest, context: Context) -> list[Described]:
     services = context.services
     asked = request.topics
     if asked is None or (context.version == 0 and not asked):
         await services.domains.catalog.sync()
-        return [_describe(topic, services.routing) for topic in services.topics.visible()]
+        return [services.described.of(topic, context.version) for topic in services.topics.visible()]
     seen: dict[tuple[str | None, bytes], MetadataRequestTopic] = {(one.name, one.topic_id): one for one in asked}
     return [await _one(one, request, context) for one in seen.values()]
 
 
-async def _one(asked: MetadataRequestTopic, request: MetadataRequest, context: Context) -> MetadataResponseTopic:
+async def _one(asked: MetadataRequestTopic, request: MetadataRequest, context: Context) -> Described:
     services = context.services
     if asked.topic_id != ZERO_UUID or asked.name is None:
         if context.version < _FIRST_WITH_IDS:
@@ -64,14 +64,14 @@ async def _one(asked: MetadataRequestTopic, request: MetadataRequest, context: C
             topic = await services.topics.find_id(TopicId(asked.topic_id))
         except UnknownTopic:
             return _refusal(asked, ErrorCode.UNKNOWN_TOPIC_ID)
-        return _describe(topic, services.routing)
+        return services.described.of(topic, context.version)
     try:
-        return _describe(await services.topics.find(asked.name), services.routing)
+        return services.described.of(await services.topics.find(asked.name), context.version)
     except UnknownTopic:
         pass
     if not (request.allow_auto_topic_creation and services.auto_create):
         return await _unknown(asked.name)
-    return await _create(asked.name, services)
+    return await _create(asked.name, context)
 
 
 async def _unknown(name: str) -> MetadataResponseTopic:
@@ -82,8 +82,9 @@ async def _unknown(name: str) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
 
 
-async def _create(name: str, services: Services) -> MetadataResponseTopic:
+async def _create(name: str, context: Context) -> Described:
     """The topic is there when we answer: the client need not ask again."""
+    services = context.services
     try:
         topic = await services.topics.create(services.default_topic(name))
     except TopicExists:
@@ -95,23 +96,7 @@ async def _create(name: str, services: Services) -> MetadataResponseTopic:
         return MetadataResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name)
     except DrayError:
         return MetadataResponseTopic(error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=name)
-    return _describe(topic, services.routing)
-
-
-def _describe(topic: Topic, routing: Routing) -> MetadataResponseTopic:
-    partitions = []
-    for partition, stream in enumerate(topic.streams[: topic.visible]):
-        leader = routing.leader(stream)
-        partitions.append(
-            MetadataResponsePartition(
-                partition_index=partition,
-                leader_id=leader,
-                leader_epoch=LEADER_EPOCH,
-                replica_nodes=(leader,),
-                isr_nodes=(leader,),
-            )
-        )
-    return MetadataResponseTopic(name=topic.name, topic_id=topic.id, partitions=partitions)
+    return services.described.of(topic, context.version)
 
 
 def _refusal(asked: MetadataRequestTopic, code: ErrorCode) -> MetadataResponseTopic:

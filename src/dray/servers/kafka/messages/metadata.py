@@ -98,7 +98,7 @@ class MetadataResponse(Message, frozen=True, gc=False):
     brokers: Sequence[MetadataResponseBroker] = ()
     cluster_id: str | None = None
     controller_id: int = -1
-    topics: Sequence[MetadataResponseTopic] = ()
+    topics: Sequence[MetadataResponseTopic | bytes] = ()
     cluster_authorized_operations: int = -2147483648
     error_code: int = 0
 
@@ -246,7 +246,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[MetadataR
     left -= count_2
     if left < 0:
         raise crowded()
-    topics: Sequence[MetadataResponseTopic]
+    topics: Sequence[MetadataResponseTopic | bytes]
     list_2: list[MetadataResponseTopic] = []
     for _ in range(count_2):
         error_code_2, = _get_h(frame, pos)
@@ -347,6 +347,53 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[MetadataR
     return MetadataResponse(throttle_time_ms, brokers, cluster_id, controller_id, topics, cluster_authorized_operations, error_code), pos, ELEMENTS - left
 
 
+def write_metadata_response_topic(version: int, m: MetadataResponseTopic) -> bytes:
+    out: list[Buffer] = []
+    add = out.append
+    add(_put_h(m.error_code))
+    if version >= 12:
+        add(put_compact_nullable_string(m.name))
+    elif version >= 9:
+        add(put_compact_string(present(m.name)))
+    else:
+        add(put_string(present(m.name)))
+    if version >= 10:
+        add(_put_u(m.topic_id))
+    if version >= 1:
+        add(_put_o(m.is_internal))
+    if version >= 9:
+        add(put_compact_count(m.partitions))
+    else:
+        add(put_count(m.partitions))
+    for m_1 in m.partitions:
+        add(_put_hii(m_1.error_code, m_1.partition_index, m_1.leader_id))
+        if version >= 7:
+            add(_put_i(m_1.leader_epoch))
+        if version >= 9:
+            add(put_compact_count(m_1.replica_nodes))
+        else:
+            add(put_count(m_1.replica_nodes))
+        add(pack(f">{len(m_1.replica_nodes)}i", *m_1.replica_nodes))
+        if version >= 9:
+            add(put_compact_count(m_1.isr_nodes))
+        else:
+            add(put_count(m_1.isr_nodes))
+        add(pack(f">{len(m_1.isr_nodes)}i", *m_1.isr_nodes))
+        if version >= 9:
+            add(put_compact_count(m_1.offline_replicas))
+        elif version >= 5:
+            add(put_count(m_1.offline_replicas))
+        if version >= 5:
+            add(pack(f">{len(m_1.offline_replicas)}i", *m_1.offline_replicas))
+        if version >= 9:
+            add(b"\0")
+    if version >= 8:
+        add(_put_i(m.topic_authorized_operations))
+    if version >= 9:
+        add(b"\0")
+    return b"".join(out)
+
+
 def _write_response(version: int, m: MetadataResponse) -> list[Buffer]:
     out: list[Buffer] = []
     add = out.append
@@ -380,47 +427,7 @@ def _write_response(version: int, m: MetadataResponse) -> list[Buffer]:
     else:
         add(put_count(m.topics))
     for m_2 in m.topics:
-        add(_put_h(m_2.error_code))
-        if version >= 12:
-            add(put_compact_nullable_string(m_2.name))
-        elif version >= 9:
-            add(put_compact_string(present(m_2.name)))
-        else:
-            add(put_string(present(m_2.name)))
-        if version >= 10:
-            add(_put_u(m_2.topic_id))
-        if version >= 1:
-            add(_put_o(m_2.is_internal))
-        if version >= 9:
-            add(put_compact_count(m_2.partitions))
-        else:
-            add(put_count(m_2.partitions))
-        for m_3 in m_2.partitions:
-            add(_put_hii(m_3.error_code, m_3.partition_index, m_3.leader_id))
-            if version >= 7:
-                add(_put_i(m_3.leader_epoch))
-            if version >= 9:
-                add(put_compact_count(m_3.replica_nodes))
-            else:
-                add(put_count(m_3.replica_nodes))
-            add(pack(f">{len(m_3.replica_nodes)}i", *m_3.replica_nodes))
-            if version >= 9:
-                add(put_compact_count(m_3.isr_nodes))
-            else:
-                add(put_count(m_3.isr_nodes))
-            add(pack(f">{len(m_3.isr_nodes)}i", *m_3.isr_nodes))
-            if version >= 9:
-                add(put_compact_count(m_3.offline_replicas))
-            elif version >= 5:
-                add(put_count(m_3.offline_replicas))
-            if version >= 5:
-                add(pack(f">{len(m_3.offline_replicas)}i", *m_3.offline_replicas))
-            if version >= 9:
-                add(b"\0")
-        if version >= 8:
-            add(_put_i(m_2.topic_authorized_operations))
-        if version >= 9:
-            add(b"\0")
+        add(m_2 if isinstance(m_2, bytes) else write_metadata_response_topic(version, m_2))
     if version >= 11:
         pass
     elif version >= 8:
