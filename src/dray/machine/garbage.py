@@ -26,7 +26,7 @@ Invariants
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from dray.errors import Corrupt
 from dray.machine.commands import Gone, MarkDeleting, Pin, Unpin
@@ -53,6 +53,16 @@ class WalObject:
     created_ms: int
     zone: str
     rows: int
+
+
+class ObjectColumns(NamedTuple):
+    """What the names of many objects are made of."""
+
+    origins: "array[int]"
+    """Numbers; `Objects.origin` tells what they mean."""
+    sessions: "array[int]"
+    counters: "array[int]"
+    created_ms: "array[int]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +173,30 @@ class Objects:
             id=number, wal_id=wal_id(log_id, SessionId(block.sessions[slot]), block.counters[slot]),
             size=block.sizes[slot], created_ms=block.created[slot], zone=zone, rows=block.rows[slot],
         )  # fmt: skip
+
+    def columns(self, numbers: Iterable[int]) -> ObjectColumns:
+        """The same for many objects, packed.
+
+        Raises:
+            Corrupt: one of them is gone.
+        """
+        found = ObjectColumns(array("H"), array("I"), array("I"), array("q"))
+        origins, sessions, counters, created = (column.append for column in found)
+        blocks, dead = self._blocks, self.dead
+        for number in numbers:
+            block = blocks.get(number >> BLOCK_BITS)
+            slot = number & (BLOCK - 1)
+            if block is None or slot >= len(block.rows) or not (block.rows[slot] or ObjectId(number) in dead):
+                raise Corrupt("a row names an object that the machine has forgotten", object=number)
+            origins(block.origins[slot])
+            sessions(block.sessions[slot])
+            counters(block.counters[slot])
+            created(block.created[slot])
+        return found
+
+    def origin(self, number: int) -> tuple[LogId, str]:
+        """The log id and the zone of objects."""
+        return self._origins[number]
 
     def created_ms(self, number: int) -> int:
         """When a known object was written."""
