@@ -1,8 +1,10 @@
 """Plans against the rows they are made of; no broker, no Spark."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dray.errors import Corrupt
 from dray.machine.machine import Machine
 from dray.machine.names import LogId, SessionId, StreamId, TopicId
 from dray.machine.step import Step
@@ -82,3 +84,12 @@ def test_a_plan_names_each_row_of_its_span_once_and_where_it_lies(rows, drop, ta
         and (since_ms is None or row.max_timestamp_ms >= since_ms)
     ]
     assert len(made) <= max(tasks, planning.task_count(sum(size for *_, size, _ in planned), cores=1, min_tasks=tasks))
+
+
+@pytest.mark.parametrize("known", [1, 15, 64, 100])
+def test_an_object_that_the_machine_forgot_is_told_and_not_guessed(known):
+    machine, _ = machine_of([(1, 1, True, 0)] * known)
+    assert list(machine.objects.columns(range(known)).counters) == list(range(known))
+    for forgotten in (known, known + 200):
+        with pytest.raises(Corrupt, match="forgotten"):
+            machine.objects.columns([*range(known), forgotten])

@@ -45,9 +45,12 @@ class Span:
     """No record before this time is wanted (SP2)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Piece:
-    """Neighbouring batches of one stream, for one task. Columns are packed arrays, as pickle takes them best."""
+    """Neighbouring batches of one stream, for one task. Columns are packed arrays, as pickle takes them best.
+
+    It has no repr: `asyncio.run` makes that of its result, twice, and this one's would be megabytes.
+    """
 
     topic: str
     partition: int

@@ -71,11 +71,12 @@ def read_pieces(address: str, pieces: Sequence[Piece], *, include_headers: bool)
     remote = "://" in address and not address.startswith("file://")
     limit = GROUP_BYTES if remote else min(GROUP_BYTES, LOCAL_GROUP_BYTES)
     with asyncio.Runner() as runner:
+        loop = runner.get_loop()  # Runner.run sets signal handlers each time: dear for a few megabytes
         objects = runner.run(open_for_reading(address))
         try:
             for piece in pieces:
                 for group in _groups(piece, limit):
-                    buffers = runner.run(_fetch(objects, piece, group))
+                    buffers = loop.run_until_complete(_fetch(objects, piece, group))
                     yield from _decode(piece, group, buffers, include_headers)
         finally:
             runner.run(objects.close())
