@@ -1,5 +1,12 @@
-"""A data directory whose index has many rows, made by commands alone: no record is written."""
+"""A data directory whose index has many rows, made by commands alone: no record is written.
 
+python -m bench._spark_rows DIRECTORY     plan a read of it, print the most megabytes that this took
+"""
+
+import asyncio
+import os
+import resource
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +19,9 @@ from dray.node.metadata import Effects, MetadataOptions, serve_metadata
 from dray.objects.cluster import bind
 from dray.objects.files import FileObjects
 from dray.offload import ThreadOffload
+from dray.pipeline.filters import Pruning
+from dray.pipeline.options import parse_options
+from dray.pipeline.planning import plan_read
 from dray.replica.checkpointer import Checkpointer
 from dray.replica.checkpoints import FileCheckpoints
 from dray.replica.child import ChildFolder
@@ -61,3 +71,10 @@ async def fill(root: Path, rows: int) -> None:
     finally:
         lock.release()
         offload.close()
+
+
+if __name__ == "__main__":
+    options = parse_options({"path": sys.argv[1], "subscribe": "t"})
+    plan = asyncio.run(plan_read(options, Pruning(), driver=os.getpid()))
+    assert plan.tasks
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3)

@@ -1,12 +1,15 @@
 """A Spark driver that reads a topic to the noop sink when it is told to: `python -m bench._sparkload`.
 
     arguments   DIRECTORY BOOTSTRAP TOPIC [JARS]
-    stdin       dray | kafka | check dray | check kafka, a line each
+    stdin       dray | kafka | ready | check dray | check kafka, a line each
     stdout      a line of JSON each
 
 It lives through all runs, so that they take turns on one warm JVM. What it
 spent is the CPU of its whole tree: the JVM, Python's workers and planners, and
 the process that holds the pins, which is nobody's child.
+
+`ready` is a source that has nothing to do: it hands over the same Arrow batch
+again and again, as many records as there are. What that costs is Spark's own.
 """
 
 import contextlib
@@ -17,13 +20,60 @@ from pathlib import Path
 
 import psutil
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
+from dray.pipeline.reading import PLAIN_SCHEMA
 from dray.pipeline.session import build_session
+from dray.pipeline.source import COLUMNS
+
+TASKS = 8
+BATCH_ROWS = 4_096
+
+
+class Ready(DataSource):
+    """Batches that need neither reading nor decoding."""
+
+    @classmethod
+    def name(cls):
+        return "ready"
+
+    def schema(self):
+        return StructType([*COLUMNS])
+
+    def reader(self, schema):
+        return ReadyReader(int(self.options["records"]))
+
+
+class ReadyReader(DataSourceReader):
+    def __init__(self, records):
+        self._batches = records // BATCH_ROWS // TASKS
+
+    def partitions(self):
+        return [InputPartition(number) for number in range(TASKS)]
+
+    def read(self, partition):
+        import pyarrow as pa
+
+        row = {name: None for name in PLAIN_SCHEMA.names}
+        row |= {
+            "value": bytes(1024),
+            "topic": "bench-0",
+            "partition": 1,
+            "offset": 1,
+            "timestamp": 1,
+            "timestampType": 0,
+        }
+        batch = pa.RecordBatch.from_pylist([row] * BATCH_ROWS, schema=PLAIN_SCHEMA)
+        for _ in range(self._batches):
+            yield batch
 
 
 def read(spark: SparkSession, source: str, directory: str, bootstrap: str, topic: str) -> DataFrame:
     if source == "dray":
         return spark.read.format("dray").option("subscribe", topic).load(directory)
+    if source == "ready":
+        return spark.read.format("ready").option("records", "976563").load()
     reader = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
     return reader.option("startingOffsets", "earliest").option("endingOffsets", "latest").load()
 
@@ -77,6 +127,7 @@ def main(directory: str, bootstrap: str, topic: str, jars: str = "") -> None:
     config = {"spark.jars": jars} if jars else {}
     spark = build_session("bench", master="local[2,4]", config=config)
     spark.sparkContext.setLogLevel("ERROR")
+    spark.dataSource.register(Ready)
     for line in sys.stdin:
         *checked, source = line.split()
         frame = read(spark, source, directory, bootstrap, topic)

@@ -10,6 +10,7 @@ import atexit
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ from bench.harness import Absolute, Case, Comparison, Report
 from dray.pipeline.filters import Pruning
 from dray.pipeline.options import parse_options
 from dray.pipeline.planning import plan_read
-from tools.peers.process import spawn, stop
+from tools.peers.process import run, spawn, stop
 from tools.peers.spark_kafka import jars
 
 PARTITIONS: Final = 16
@@ -34,6 +35,7 @@ RECORDS: Final = 976_563
 BYTES: Final = RECORDS * RECORD_BYTES
 ROWS: Final = 1_000_000
 DRIVER_MB: Final = 200.0
+PLANNER_MB: Final = 400.0
 
 
 class Talker:
@@ -123,8 +125,21 @@ def _decode(samples: Samples) -> float:
     return BYTES / 1e6 / answer["python_s"]
 
 
+def _floor() -> dict[str, float]:
+    """What Spark spends on rows that cost nothing to make: no source in Python can be cheaper."""
+    taken = [spark().ask("ready") for _ in range(4)][1:]
+    spent = [(answer["jvm_s"] + answer["python_s"]) / (BYTES / 1e9) for answer in taken]
+    return {"CPU-s/GB": statistics.median(spent), "MB/s": statistics.median(BYTES / a["seconds"] / 1e6 for a in taken)}
+
+
 def _driver_mb() -> float:
     return spark().ask("dray")["driver_mb"]
+
+
+def _planner_mb() -> float:
+    """The most that a process had which made one plan and did nothing else."""
+    owner()
+    return float(run([sys.executable, "-m", "bench._spark_rows", str(million_rows())], directory=ROOT))
 
 
 @cache
@@ -193,5 +208,7 @@ def cases() -> list[Case]:
             note="JVM, Python workers and planners are counted",
         ),
         Report("what the runs spent", run=samples.medians),
+        Report("Spark's own part", run=_floor, note="a source that hands over ready batches of the same size"),
+        Absolute("memory of planning 1,000,000 rows", _planner_mb, mark=PLANNER_MB, unit="MB", at_most=True),
         Absolute("memory of the driver's Python", _driver_mb, mark=DRIVER_MB, unit="MB", at_most=True),
     ]
