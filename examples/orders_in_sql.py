@@ -5,6 +5,7 @@ be one that `examples/first_steps.py` has left. No Java is needed on the
 machine: the `spark` extra brings one.
 """
 
+import itertools
 import os
 import signal
 import sys
@@ -29,11 +30,14 @@ class Shop(threading.Thread):
         super().__init__()
         self.acknowledged = 0
         self._closing = threading.Event()
-        self._producer = Producer({"bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 5})
+        self._numbers = itertools.count()
+        settings = {"enable.idempotence": True, "linger.ms": 5, "log.connection.close": False}
+        self._producer = Producer({"bootstrap.servers": address, **settings})
 
     def order(self, count: int) -> None:
-        for number in range(count):
-            self._producer.produce(TOPIC, key=f"customer-{number % 7}", value="order", on_delivery=self._delivered)
+        for number in itertools.islice(self._numbers, count):
+            key, value = f"customer-{number % 7}", f"order {number}"
+            self._producer.produce(TOPIC, key=key, value=value, on_delivery=self._delivered)
         self._producer.flush(30)
 
     def _delivered(self, error: KafkaError | None, _: object) -> None:
