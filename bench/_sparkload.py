@@ -47,7 +47,7 @@ class Ready(DataSource):
 
 class ReadyReader(DataSourceReader):
     def __init__(self, records):
-        self._batches = records // BATCH_ROWS // TASKS
+        self._batches = round(records / BATCH_ROWS / TASKS)
 
     def partitions(self):
         return [InputPartition(number) for number in range(TASKS)]
