@@ -23,7 +23,10 @@ lock:
 	$(BIN)/uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-annotate --custom-compile-command 'make lock' --constraint requirements/dev.lock -o requirements/spark.lock requirements/spark.in
 
 demo: $(SETUP)
-	$(BIN)/python examples/first_steps.py
+	@directory=$$(mktemp -d) && trap 'rm -rf "$$directory"' EXIT && \
+	$(BIN)/python examples/first_steps.py "$$directory/dray-data" && echo && \
+	echo "The same topic in SQL, while records come in" && \
+	$(BIN)/python examples/orders_in_sql.py "$$directory/dray-data"
 
 test: $(SETUP)
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) -m "not peers"

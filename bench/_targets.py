@@ -36,6 +36,8 @@ class Running:
     pid: int
     ready_s: float
     """From the start of the process to its first answer."""
+    directory: Path | None = None
+    """Its data, if it is a Dray."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +78,9 @@ def _start_dray() -> Iterator[Running]:
             process = spawn(command, stdout=subprocess.PIPE, stderr=errors)
         try:
             address = _ready_address(process, log)
-            yield Running(address=address, pid=process.pid, ready_s=time.monotonic() - began)
+            yield Running(
+                address=address, pid=process.pid, ready_s=time.monotonic() - began, directory=directory / "data"
+            )
         finally:
             stop(process)
     except BaseException:

@@ -1,36 +1,214 @@
-"""Planning a read over a million index rows, from a machine in memory: folding the log is not in the time."""
+"""The Spark source: a gigabyte to a noop sink, and planning over a million index rows.
 
+The topic lies in a running Dray: 1 KiB records over 16 partitions, batched by
+librdkafka. Spark's own Kafka source reads it through that broker, ours reads
+the objects, and one process without Spark decodes the same objects.
+"""
+
+import asyncio
+import atexit
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
 import time
+from functools import cache
+from pathlib import Path
+from typing import Final
 
-from bench.harness import Absolute, Case
-from dray.machine.machine import Machine
-from dray.machine.names import LogId, SessionId, StreamId, TopicId
-from dray.machine.step import Step
-from dray.machine.streams import Stream
-from dray.pipeline.plan import Span, plan_tasks
+from bench._brokers import ROOT, BadRun, Samples, cpu_seconds, create_topic, rdkafka_produce
+from bench._spark_rows import fill
+from bench._targets import DRAY, Running, running
+from bench.harness import Absolute, Case, Comparison, Report
+from dray.pipeline.filters import Pruning
+from dray.pipeline.options import parse_options
+from dray.pipeline.planning import plan_read
+from tools.peers.process import run, spawn, stop
+from tools.peers.spark_kafka import jars
 
-ROWS = 1_000_000
-STREAMS = 16
+PARTITIONS: Final = 16
+RECORD_BYTES: Final = 1024
+RECORDS: Final = 976_563
+BYTES: Final = RECORDS * RECORD_BYTES
+ROWS: Final = 1_000_000
+DRIVER_MB: Final = 200.0
+PLANNER_MB: Final = 400.0
+
+
+class Talker:
+    """A process that answers each line with a line of JSON."""
+
+    def __init__(self, module: str, *arguments: str) -> None:
+        command = [sys.executable, "-m", module, *arguments]
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        atexit.register(self.close)
+
+    def ask(self, line: str) -> dict[str, float]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        said = self._process.stdout.readline()
+        if not said:
+            raise BadRun(f"{self._process.args} ended with {self._process.wait()}")
+        answer: dict[str, float] = json.loads(said)
+        return answer
+
+    def close(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+
+@cache
+def filled() -> tuple[Running, str]:
+    """A broker with the topic in it."""
+    broker = running(DRAY)
+    topic = create_topic(broker, PARTITIONS)
+    rdkafka_produce(broker, topic, RECORDS, RECORD_BYTES)
+    return broker, topic
+
+
+@cache
+def spark() -> Talker:
+    broker, topic = filled()
+    found = Talker(
+        "bench._sparkload", str(broker.directory), broker.address, topic, ",".join(str(jar) for jar in jars())
+    )
+    for source in ("dray", "kafka"):
+        _check(found.ask(f"check {source}"))
+    return found
+
+
+@cache
+def decoder() -> Talker:
+    broker, _ = filled()
+    return Talker("bench._decodeload", str(broker.directory / "objects" if broker.directory else ""))
+
+
+def _check(answer: dict[str, float]) -> None:
+    if (answer["records"], answer["bytes"]) != (RECORDS, BYTES):
+        raise BadRun(f"{RECORDS} records of {RECORD_BYTES} bytes are there, and this was read: {answer}")
+
+
+def _read(source: str, samples: Samples) -> dict[str, float]:
+    """One run of Spark; what was spent is noted per GB."""
+    broker, _ = filled()
+    before = cpu_seconds(broker.pid)
+    answer = spark().ask(source)
+    answer["broker_s"] = cpu_seconds(broker.pid) - before
+    samples.add(f"{source}: MB/s", BYTES / answer["seconds"] / 1e6)
+    for part in ("jvm_s", "python_s", "broker_s"):
+        samples.add(f"{source}: {part.removesuffix('_s')} CPU-s/GB", answer[part] / (BYTES / 1e9))
+    samples.add(f"{source}: Spark CPU-s/GB", (answer["jvm_s"] + answer["python_s"]) / (BYTES / 1e9))
+    return answer
+
+
+def _per_cpu(samples: Samples) -> float:
+    answer = _read("dray", samples)
+    return BYTES / 1e6 / (answer["jvm_s"] + answer["python_s"])
+
+
+def _decode(samples: Samples) -> float:
+    answer = decoder().ask("go")
+    _check(answer)
+    samples.add("decode: MB/s", BYTES / answer["seconds"] / 1e6)
+    samples.add("decode: CPU-s/GB", answer["python_s"] / (BYTES / 1e9))
+    return BYTES / 1e6 / answer["python_s"]
+
+
+def _floor() -> dict[str, float]:
+    """What Spark spends on rows that cost nothing to make: no source in Python can be cheaper."""
+    taken = [spark().ask("ready") for _ in range(4)][1:]
+    spent = [(answer["jvm_s"] + answer["python_s"]) / (BYTES / 1e9) for answer in taken]
+    return {"CPU-s/GB": statistics.median(spent), "MB/s": statistics.median(BYTES / a["seconds"] / 1e6 for a in taken)}
+
+
+def _driver_mb() -> float:
+    return spark().ask("dray")["driver_mb"]
+
+
+def _planner_mb() -> float:
+    """The most that a process had which made one plan and did nothing else."""
+    owner()
+    return float(run([sys.executable, "-m", "bench._spark_rows", str(million_rows())], directory=ROOT))
+
+
+@cache
+def million_rows() -> Path:
+    root = Path(tempfile.mkdtemp(prefix="dray-bench-rows-"))
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    asyncio.run(fill(root, ROWS))
+    return root
+
+
+class Owner:
+    """A broker on the directory of a million rows, so that pins are taken as beside any broker."""
+
+    def __init__(self) -> None:
+        program = Path(sys.executable).with_name("drayd")
+        command = [program, "dev", "--data", million_rows(), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+        self._process = spawn(
+            [*command, "--set", "logging.level=error"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        assert self._process.stdout is not None
+        if not self._process.stdout.readline().startswith(b"ready "):
+            raise BadRun(f"the broker ended with {self._process.wait()}")
+        atexit.register(stop, self._process)
+
+
+@cache
+def owner() -> Owner:
+    return Owner()
 
 
 def planning() -> float:
-    """Seconds for one plan; the index is made outside the time."""
-    machine = Machine()
-    step = Step(1, SessionId(1))
-    streams = [Stream(StreamId((n + 1) << 16), TopicId(b"t" * 16), n, 0) for n in range(STREAMS)]
-    for row in range(ROWS // STREAMS):
-        owner = machine.objects.next
-        machine.objects.add(step, log_id=LogId(b"l" * 8), session=SessionId(1), counter=row + 1, size=1 << 20,
-                            created_ms=0, zone="", rows=STREAMS)  # fmt: skip
-        for number, stream in enumerate(streams):
-            stream.index.append(stream.end + 16, stream.index.size + 16_004, owner, number * 16_004 + 49, row)
-    spans = [(machine, Span(topic="t", stream=stream, start=0, end=stream.end)) for stream in streams]
-    started = time.perf_counter()
-    tasks = plan_tasks(spans, cores=8, min_tasks=1)
-    took = time.perf_counter() - started
-    assert sum(len(piece.bases) for pieces in tasks for piece in pieces) == ROWS // STREAMS * STREAMS
+    """Seconds from the options to the tasks: pin, fold from the checkpoint, plan.
+
+    Spark plans in a process that has the code loaded, and so does this; the
+    process that holds the pins is started by the first plan of a driver.
+    """
+    owner()
+    options = parse_options({"path": str(million_rows()), "subscribe": "t"})
+    began = time.perf_counter()
+    plan = asyncio.run(plan_read(options, Pruning(), driver=os.getpid()))
+    took = time.perf_counter() - began
+    planned = sum(len(piece.bases) for pieces in plan.tasks for piece in pieces)
+    if planned < ROWS:
+        raise BadRun(f"{planned} rows are in the plan")
     return took
 
 
 def cases() -> list[Case]:
-    return [Absolute("plan over 1,000,000 rows", planning, mark=3.0, unit="s", at_most=True)]
+    samples = Samples()
+    return [
+        Absolute("pin, fold and plan over 1,000,000 rows", planning, mark=3.0, unit="s", at_most=True),
+        Comparison(
+            "1 GB to noop, against Spark's Kafka source",
+            subject=lambda: BYTES / 1e6 / _read("dray", samples)["seconds"],
+            peer=lambda: BYTES / 1e6 / _read("kafka", samples)["seconds"],
+            mark=2.0,
+            unit="MB/s",
+            note="1 KiB records, 16 partitions, local[2]",
+        ),
+        Comparison(
+            "1 GB to noop, against one process without Spark",
+            subject=lambda: _per_cpu(samples),
+            peer=lambda: _decode(samples),
+            mark=0.6,
+            unit="MB per CPU-second",
+            note="JVM, Python workers and planners are counted",
+        ),
+        Report("what the runs spent", run=samples.medians),
+        Report("Spark's own part", run=_floor, note="a source that hands over ready batches of the same size"),
+        Absolute("memory of planning 1,000,000 rows", _planner_mb, mark=PLANNER_MB, unit="MB", at_most=True),
+        Absolute("memory of the driver's Python", _driver_mb, mark=DRIVER_MB, unit="MB", at_most=True),
+    ]

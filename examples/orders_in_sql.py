@@ -1,87 +1,109 @@
 """A topic is asked in SQL while records still come in: Spark reads its objects, no broker in between.
 
-Run it with `make demo`, or `python examples/orders_in_sql.py [DIR]`.
+Run it with `make demo`, or `python examples/orders_in_sql.py [DIR]`; DIR may
+be one that `examples/first_steps.py` has left. No Java is needed on the
+machine: the `spark` extra brings one.
 """
 
+import itertools
+import os
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from first_steps import TOPIC, start
 
+from dray.pipeline.java import find_java_home
 from dray.pipeline.session import build_session
 
-RECORDS = 20_000
-TOPIC = "orders"
+RECORDS = 5_000
 
 
-def start(directory: Path) -> tuple[subprocess.Popen[str], str]:
-    """A broker on a free port; returns it and where Kafka clients connect."""
-    command = [str(Path(sys.executable).parent / "drayd"), "dev", "--data", str(directory)]
-    command += ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--set", "logging.level=warning"]
-    command += ["--set", "topics.partitions=4"]
-    broker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    line = broker.stdout.readline() if broker.stdout else ""
-    if not line.startswith("ready "):
-        raise SystemExit(f"the broker did not start: exit code {broker.wait()}")
-    return broker, line.split()[1].removeprefix("kafka=")
+class Shop(threading.Thread):
+    """Takes orders until it is told to stop."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__()
+        self.acknowledged = 0
+        self._closing = threading.Event()
+        self._numbers = itertools.count()
+        settings = {"enable.idempotence": True, "linger.ms": 5, "log.connection.close": False}
+        self._producer = Producer({"bootstrap.servers": address, **settings})
+
+    def order(self, count: int) -> None:
+        for number in itertools.islice(self._numbers, count):
+            key, value = f"customer-{number % 7}", f"order {number}"
+            self._producer.produce(TOPIC, key=key, value=value, on_delivery=self._delivered)
+        self._producer.flush(30)
+
+    def _delivered(self, error: KafkaError | None, _: object) -> None:
+        self.acknowledged += error is None
+
+    def run(self) -> None:
+        while not self._closing.wait(0.02):
+            self.order(50)
+
+    def close(self) -> None:
+        self._closing.set()
+        self.join()
 
 
-def produce(address: str, first: int, count: int) -> None:
-    """Send orders and wait until each is acknowledged."""
-    producer = Producer({"bootstrap.servers": address, "enable.idempotence": True, "compression.type": "zstd"})
-    for number in range(first, first + count):
-        producer.produce(TOPIC, key=f"customer-{number % 5}", value=str(number % 100))
-        producer.poll(0)
-    if producer.flush(60):
-        raise SystemExit("not every record was acknowledged")
+def held(address: str) -> int:
+    """How many records the topic holds."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "demo"})
+    first, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=30)
+    consumer.close()
+    return end - first
 
 
-def keep_producing(address: str, stop: threading.Event) -> None:
-    first = RECORDS
-    while not stop.is_set():
-        produce(address, first, 500)
-        first += 500
+def ask(directory: Path, shop: Shop, before: int) -> int:
+    """Count, group, and count again; returns how many there are when the shop has closed."""
+    spark = build_session("orders in SQL", config={"spark.sql.shuffle.partitions": "2"})
+    spark.sparkContext.setLogLevel("ERROR")
+    look = f"CREATE OR REPLACE TEMPORARY VIEW orders USING dray OPTIONS (path '{directory}', subscribe '{TOPIC}')"
+    print("3. count, while orders come in")
+    for _ in range(3):
+        known = before + shop.acknowledged
+        spark.sql(look)  # one look is one cut of the log
+        (found,) = spark.sql("SELECT count(*) AS n, count(DISTINCT partition, offset) AS once FROM orders").collect()
+        if not known <= found.n == found.once:
+            raise SystemExit(f"lost or doubled: {known:,} were acknowledged, {found}")
+        print(f"  {known:,} were acknowledged before the question; {found.n:,} are counted, each once", flush=True)
+    print("4. group them")
+    spark.sql(
+        "SELECT CAST(key AS STRING) AS customer, count(*) AS orders, date_format(max(timestamp), 'HH:mm:ss') AS newest"
+        " FROM orders GROUP BY key ORDER BY customer"
+    ).show()
+    shop.close()
+    spark.sql(look)
+    (found,) = spark.sql("SELECT count(*) AS n FROM orders").collect()
+    spark.stop()
+    return int(found.n)
 
 
 def main(directory: Path) -> None:
-    print("1. start a broker, produce, kill -9, start again")
+    print("1. start a broker, and orders that keep coming in")
     broker, address = start(directory)
-    produce(address, 0, RECORDS)
-    broker.send_signal(signal.SIGKILL)
-    broker.wait()
-    broker, address = start(directory)
-    print(f"  {RECORDS:,} records were acknowledged before the kill")
-    print("2. go on producing while Spark reads")
-    stop = threading.Event()
-    writer = threading.Thread(target=keep_producing, args=(address, stop))
-    writer.start()
+    shop = Shop(address)
+    shop.order(RECORDS)
+    before = held(address) - shop.acknowledged
+    shop.start()
+    print("2. start Spark: a JVM, and Python beside it; this takes some ten seconds")
+    print(f"  its Java is {find_java_home(os.environ) or 'the one of PATH'}", flush=True)  # noqa: TID251
+    began = time.perf_counter()
     try:
-        spark = build_session("orders in SQL")
-        first = "{" + ",".join(f'"{partition}":-2' for partition in range(4)) + "}"
-        orders = (
-            spark.read.format("dray").option("subscribe", TOPIC).option("startingOffsets", f'{{"{TOPIC}":{first}}}')
-        )
-        orders.load(str(directory)).createOrReplaceTempView("orders")
-        (found,) = spark.sql("SELECT count(*) AS n, count(DISTINCT partition, offset) AS once FROM orders").collect()
-        if found.n < RECORDS or found.n != found.once:
-            raise SystemExit(f"lost or doubled: {found}")
-        print(f"  at least {RECORDS:,} records are there, each once")
-        print("3. ask")
-        spark.sql(
-            "SELECT CAST(key AS STRING) AS customer, count(*) AS orders, "
-            "sum(CAST(CAST(value AS STRING) AS INT)) AS sum "
-            "FROM orders WHERE offset < 1000 GROUP BY key ORDER BY customer"
-        ).show()
-        spark.stop()
+        counted = ask(directory, shop, before)
     finally:
-        stop.set()
-        writer.join()
-        broker.send_signal(signal.SIGTERM)
-    print(f"4. SIGTERM: exit code {broker.wait()}")
+        shop.close()
+    if counted != before + shop.acknowledged:
+        raise SystemExit(f"{before + shop.acknowledged:,} were acknowledged, {counted:,} counted")
+    print(f"5. the shop closed: {counted:,} acknowledged, {counted:,} counted, {time.perf_counter() - began:.0f} s")
+    broker.send_signal(signal.SIGTERM)
+    print(f"6. SIGTERM: exit code {broker.wait()}")
 
 
 if __name__ == "__main__":

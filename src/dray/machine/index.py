@@ -21,6 +21,7 @@ Invariants
 """
 
 import struct
+import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -40,6 +41,7 @@ _PAIR: Final = struct.Struct("<QQIQQI")
 _SIZE: Final = struct.Struct("<Q")
 _WIDTH: Final = _REST.size
 assert 8 + 8 + _WIDTH == ROW_BYTES, "the size of a row is part of the checkpoint format"
+_WORDS: Final = _WIDTH // 4
 _pack: Final = _REST.pack
 
 
@@ -63,8 +65,11 @@ class IndexColumns(NamedTuple):
 
     ends: "array[int]"
     stamps: "array[int]"
-    rest: list[tuple[int, ObjectId, int]]
-    """Cumulative size, object and position of each row."""
+    sizes: "array[int]"
+    """Cumulative, lengths included."""
+    owners: "array[int]"
+    """The objects."""
+    positions: "array[int]"
     start: int
     """Where the first of them starts."""
     size: int
@@ -125,10 +130,13 @@ class Index:
     def columns(self, first: int, end: int) -> IndexColumns:
         """The rows [first, end), copied."""
         low, high = self._head + first, self._head + end
+        words = memoryview(self._rest[low * _WIDTH : high * _WIDTH]).cast("I")
         return IndexColumns(
             self._ends[low:high],
             self._stamps[low:high],
-            list(_REST.iter_unpack(self._rest[low * _WIDTH : high * _WIDTH])),
+            _wide(words, 0),
+            _wide(words, 2),
+            _native(array("I", words[4::_WORDS].tobytes())),
             self._ends[low - 1] if first > 0 else self.first_start,
             int(_SIZE.unpack_from(self._rest, (low - 1) * _WIDTH)[0]) if first > 0 else self.first_size,
         )
@@ -227,3 +235,19 @@ class Index:
         index.end = index._ends[-1] if rows else index.first_start  # H1: no second counter
         index.size = index.row(rows - 1).cumulative_size if rows else index.first_size
         return index
+
+
+def _wide(words: memoryview, at: int) -> "array[int]":
+    """The 64-bit column that begins at a word of each row."""
+    column = array("Q", bytes(8 * (len(words) // _WORDS)))
+    halves = memoryview(column).cast("B").cast("I")
+    halves[0::2] = words[at::_WORDS]
+    halves[1::2] = words[at + 1 :: _WORDS]
+    return _native(column)
+
+
+def _native(column: "array[int]") -> "array[int]":
+    """Rows are little-endian, whatever the machine is."""
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column

@@ -2,7 +2,7 @@
 
 A plan is one cut: each stream is asked once, after a sync, for its start and
 end, and every row between them is in exactly one piece. What is shipped to
-executors is packed: 24 bytes a row and 25 an object, whatever the object's
+executors is packed: 24 bytes a row and 18 an object, whatever the object's
 name; the name is built again where the object is read.
 
 Invariants
@@ -15,25 +15,22 @@ Invariants
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import Final, TypeAlias
+from dataclasses import dataclass
+from itertools import accumulate, compress, count
+from operator import sub
+from typing import Final
 
-from dray.errors import Corrupt
 from dray.machine.index import LENGTH_BYTES, Index
 from dray.machine.machine import Machine
-from dray.machine.names import ObjectId
 from dray.machine.streams import Stream
 from dray.objects.paths import WalName
+from dray.wal.ids import LogId, wal_id
 
 SLICE_ROWS: Final = 65_536
 """Rows that are unpacked at a time: bounds what planning needs beside the plan."""
 LEAST_TASK_BYTES: Final = 4 << 20
 MOST_TASK_BYTES: Final = 128 << 20
 TASKS_PER_CORE: Final = 3
-PLACES_MAX: Final = 200_000
-_WAL_ID_BYTES: Final = 16
-_Place: TypeAlias = tuple[bytes, int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +45,12 @@ class Span:
     """No record before this time is wanted (SP2)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Piece:
-    """Neighbouring batches of one stream, for one task. Columns are packed arrays, as pickle takes them best."""
+    """Neighbouring batches of one stream, for one task. Columns are packed arrays, as pickle takes them best.
+
+    It has no repr: `asyncio.run` makes that of its result, twice, and this one's would be megabytes.
+    """
 
     topic: str
     partition: int
@@ -59,10 +59,12 @@ class Piece:
     start: int
     end: int
     """Records outside [start, end) are not wanted, although their batch is read."""
-    zones: tuple[str, ...]
-    wal_ids: bytes
+    origins: tuple[tuple[LogId, str], ...]
+    """Log ids and zones of the objects."""
+    object_origins: "array[int]"
+    sessions: "array[int]"
+    counters: "array[int]"
     created_ms: "array[int]"
-    object_zones: "array[int]"
     owners: "array[int]"
     """Of each row, the number of its object in the columns above."""
     bases: "array[int]"
@@ -72,9 +74,10 @@ class Piece:
 
     def path(self, owner: int) -> str:
         """The name of an object."""
+        log_id, zone = self.origins[self.object_origins[owner]]
         return WalName.of(
-            zone=self.zones[self.object_zones[owner]], domain=self.domain, created_ms=self.created_ms[owner],
-            wal_id=self.wal_ids[owner * _WAL_ID_BYTES : (owner + 1) * _WAL_ID_BYTES],
+            zone=zone, domain=self.domain, created_ms=self.created_ms[owner],
+            wal_id=wal_id(log_id, self.sessions[owner], self.counters[owner]),
         ).path()  # fmt: skip
 
     @property
@@ -87,7 +90,7 @@ def plan_tasks(spans: Sequence[tuple[Machine, Span]], *, cores: int, min_tasks: 
     total = sum(_bytes_of(span) for _, span in spans)
     tasks = _Tasks(total / task_count(total, cores=cores, min_tasks=min_tasks))
     for machine, span in spans:
-        for chunk in _chunks(machine, span):
+        for chunk in _chunks(span):
             tasks.add(machine, span, chunk)
     return tasks.done()
 
@@ -119,13 +122,13 @@ def _numbers(index: Index, span: Span) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class _Chunk:
-    """Rows of one stream, unpacked."""
+    """Rows of one stream, as columns."""
 
-    owners: list[ObjectId] = field(default_factory=list)
-    bases: "array[int]" = field(default_factory=lambda: array("Q"))
-    counts: "array[int]" = field(default_factory=lambda: array("I"))
-    positions: "array[int]" = field(default_factory=lambda: array("I"))
-    sizes: "array[int]" = field(default_factory=lambda: array("I"))
+    owners: "array[int]"
+    bases: "array[int]"
+    counts: "array[int]"
+    positions: "array[int]"
+    sizes: "array[int]"
 
     def cut(self, first: int, end: int) -> "_Chunk":
         return _Chunk(
@@ -141,31 +144,36 @@ class _Chunk:
         self.sizes.extend(other.sizes)
 
 
-def _chunks(machine: Machine, span: Span) -> Iterator[_Chunk]:
+def _chunks(span: Span) -> Iterator[_Chunk]:
     index = span.stream.index
     first, end = _numbers(index, span)
     for at in range(first, end, SLICE_ROWS):
         columns = index.columns(at, min(end, at + SLICE_ROWS))
-        totals, owners, positions = zip(*columns.rest, strict=True)
-        bases = array("Q", [columns.start])
-        bases.extend(columns.ends[:-1])
-        counts = array("I", [end - base for base, end in zip(bases, columns.ends, strict=True)])
-        before = (columns.size, *totals[:-1])
-        sizes = array("I", [size - less - LENGTH_BYTES for less, size in zip(before, totals, strict=True)])
-        chunk = _Chunk(list(owners), bases, counts, array("I", positions), sizes)
+        bases = _moved(columns.ends, columns.start)
+        counts = array("I", map(sub, columns.ends, bases))
+        before = _moved(columns.sizes, columns.size)
+        sizes = array("I", [size - less - LENGTH_BYTES for less, size in zip(before, columns.sizes, strict=True)])
+        chunk = _Chunk(columns.owners, bases, counts, columns.positions, sizes)
         yield chunk if span.since_ms is None else _late(chunk, columns.stamps, span.since_ms)
+
+
+def _moved(column: "array[int]", first: int) -> "array[int]":
+    """Each row's number becomes the next row's."""
+    moved = array(column.typecode, [first])
+    moved.extend(column[:-1])
+    return moved
 
 
 def _late(chunk: _Chunk, stamps: "array[int]", since_ms: int) -> _Chunk:
     """The rows whose greatest timestamp is not too old (SP2)."""
-    kept = [number for number, stamp in enumerate(stamps) if stamp >= since_ms]
-    return _Chunk(
-        [chunk.owners[number] for number in kept],
-        array("Q", [chunk.bases[number] for number in kept]),
-        array("I", [chunk.counts[number] for number in kept]),
-        array("I", [chunk.positions[number] for number in kept]),
-        array("I", [chunk.sizes[number] for number in kept]),
+    kept = [stamp >= since_ms for stamp in stamps]
+    if all(kept):
+        return chunk
+    owners, bases, counts, positions, sizes = (
+        array(column.typecode, compress(column, kept))
+        for column in (chunk.owners, chunk.bases, chunk.counts, chunk.positions, chunk.sizes)
     )
+    return _Chunk(owners, bases, counts, positions, sizes)
 
 
 class _Tasks:
@@ -178,7 +186,6 @@ class _Tasks:
         self._filled = 0
         self._given = 0
         self._open: tuple[Machine, Span, _Chunk] | None = None
-        self._places: dict[tuple[int, ObjectId], _Place] = {}
 
     def add(self, machine: Machine, span: Span, chunk: _Chunk) -> None:
         ends = list(accumulate(chunk.sizes))
@@ -203,7 +210,7 @@ class _Tasks:
 
     def _end_piece(self) -> None:
         if self._open is not None:
-            self._pieces.append(_pack(*self._open, self._places))
+            self._pieces.append(_pack(*self._open))
             self._open = None
 
     def _end_task(self) -> None:
@@ -217,34 +224,15 @@ class _Tasks:
         return self._tasks
 
 
-def _place(machine: Machine, owner: ObjectId, known: dict[tuple[int, ObjectId], _Place]) -> _Place:
-    """What an object's name is made of; asked once for all streams that share the object."""
-    key = machine.domain, owner
-    place = known.get(key)
-    if place is None:
-        found = machine.objects.find(owner)
-        if found is None:
-            raise Corrupt("the index names an object that the machine has forgotten", object=owner)
-        if len(known) >= PLACES_MAX:
-            known.clear()
-        place = known[key] = found.wal_id, found.created_ms, found.zone
-    return place
-
-
-def _pack(machine: Machine, span: Span, chunk: _Chunk, known: dict[tuple[int, ObjectId], _Place]) -> Piece:
-    numbers: dict[ObjectId, int] = {}
-    zones: dict[str, int] = {}
-    wal_ids = bytearray()
-    created, object_zones = array("q"), array("H")
-    for owner in dict.fromkeys(chunk.owners):
-        wal_id, created_ms, zone = _place(machine, owner, known)
-        numbers[owner] = len(numbers)
-        wal_ids += wal_id
-        created.append(created_ms)
-        object_zones.append(zones.setdefault(zone, len(zones)))
+def _pack(machine: Machine, span: Span, chunk: _Chunk) -> Piece:
+    numbers = dict(zip(dict.fromkeys(chunk.owners), count()))
+    objects = machine.objects.columns(numbers)
+    local = dict(zip(dict.fromkeys(objects.origins), count()))
     return Piece(
         topic=span.topic, partition=span.stream.partition, stream=span.stream.id, domain=machine.domain,
-        start=span.start, end=span.end, zones=tuple(zones), wal_ids=bytes(wal_ids), created_ms=created,
-        object_zones=object_zones, owners=array("I", [numbers[owner] for owner in chunk.owners]),
-        bases=chunk.bases, counts=chunk.counts, positions=chunk.positions, sizes=chunk.sizes,
+        start=span.start, end=span.end, origins=tuple(machine.objects.origin(number) for number in local),
+        object_origins=array("H", map(local.__getitem__, objects.origins)), sessions=objects.sessions,
+        counters=objects.counters, created_ms=objects.created_ms,
+        owners=array("I", map(numbers.__getitem__, chunk.owners)), bases=chunk.bases, counts=chunk.counts,
+        positions=chunk.positions, sizes=chunk.sizes,
     )  # fmt: skip

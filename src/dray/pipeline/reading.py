@@ -30,7 +30,9 @@ from dray.records.columns import Part
 
 GROUP_BYTES: Final = 16 << 20
 """Ranges that are fetched at a time."""
-RANGE_BYTES: Final = 8 << 20
+LOCAL_GROUP_BYTES: Final = 4 << 20
+"""The same for files, which are read one after another anyway: fewer bytes stay in the processor's cache."""
+RANGE_BYTES: Final = 4 << 20
 GAP_BYTES: Final = 128 << 10
 """Two ranges of an object that lie closer are read as one."""
 ROWS_BYTES: Final = 4 << 20
@@ -66,24 +68,27 @@ class _Range(NamedTuple):
 
 def read_pieces(address: str, pieces: Sequence[Piece], *, include_headers: bool) -> Iterator[pa.RecordBatch]:
     """The records of a task, in the order of its pieces."""
+    remote = "://" in address and not address.startswith("file://")
+    limit = GROUP_BYTES if remote else min(GROUP_BYTES, LOCAL_GROUP_BYTES)
     with asyncio.Runner() as runner:
+        loop = runner.get_loop()  # Runner.run sets signal handlers each time: dear for a few megabytes
         objects = runner.run(open_for_reading(address))
         try:
             for piece in pieces:
-                for group in _groups(piece):
-                    buffers = runner.run(_fetch(objects, piece, group))
+                for group in _groups(piece, limit):
+                    buffers = loop.run_until_complete(_fetch(objects, piece, group))
                     yield from _decode(piece, group, buffers, include_headers)
         finally:
             runner.run(objects.close())
 
 
-def _groups(piece: Piece) -> Iterator[list[_Range]]:
+def _groups(piece: Piece, limit: int) -> Iterator[list[_Range]]:
     """The ranges of a piece, as many at a time as memory allows (SP4)."""
     group: list[_Range] = []
     held = 0
     for found in _ranges(piece):
         size = found.end - found.start
-        if group and held + size > GROUP_BYTES:
+        if group and held + size > limit:
             yield group
             group, held = [], 0
         group.append(found)

@@ -26,9 +26,12 @@ from dray.pipeline.filters import Pruning, pruning_of
 from dray.pipeline.options import ReadOptions, parse_options
 from dray.pipeline.plan import Piece
 from dray.pipeline.planning import plan_read
+from dray.pipeline.zips import keep_unchanged
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+keep_unchanged()  # planners live on for the next plan; Spark forks them from a daemon of its own
 
 PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 

@@ -1,0 +1,139 @@
+"""A Spark driver that reads a topic to the noop sink when it is told to: `python -m bench._sparkload`.
+
+    arguments   DIRECTORY BOOTSTRAP TOPIC [JARS]
+    stdin       dray | kafka | ready | check dray | check kafka, a line each
+    stdout      a line of JSON each
+
+It lives through all runs, so that they take turns on one warm JVM. What it
+spent is the CPU of its whole tree: the JVM, Python's workers and planners, and
+the process that holds the pins, which is nobody's child.
+
+`ready` is a source that has nothing to do: it hands over the same Arrow batch
+again and again, as many records as there are. What that costs is Spark's own.
+"""
+
+import contextlib
+import json
+import sys
+import time
+from pathlib import Path
+
+import psutil
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from dray.pipeline.reading import PLAIN_SCHEMA
+from dray.pipeline.session import build_session
+from dray.pipeline.source import COLUMNS
+
+TASKS = 8
+BATCH_ROWS = 4_096
+
+
+class Ready(DataSource):
+    """Batches that need neither reading nor decoding."""
+
+    @classmethod
+    def name(cls):
+        return "ready"
+
+    def schema(self):
+        return StructType([*COLUMNS])
+
+    def reader(self, schema):
+        return ReadyReader(int(self.options["records"]))
+
+
+class ReadyReader(DataSourceReader):
+    def __init__(self, records):
+        self._batches = round(records / BATCH_ROWS / TASKS)
+
+    def partitions(self):
+        return [InputPartition(number) for number in range(TASKS)]
+
+    def read(self, partition):
+        import pyarrow as pa
+
+        row = {name: None for name in PLAIN_SCHEMA.names}
+        row |= {
+            "value": bytes(1024),
+            "topic": "bench-0",
+            "partition": 1,
+            "offset": 1,
+            "timestamp": 1,
+            "timestampType": 0,
+        }
+        batch = pa.RecordBatch.from_pylist([row] * BATCH_ROWS, schema=PLAIN_SCHEMA)
+        for _ in range(self._batches):
+            yield batch
+
+
+def read(spark: SparkSession, source: str, directory: str, bootstrap: str, topic: str) -> DataFrame:
+    if source == "dray":
+        return spark.read.format("dray").option("subscribe", topic).load(directory)
+    if source == "ready":
+        return spark.read.format("ready").option("records", "976563").load()
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
+    return reader.option("startingOffsets", "earliest").option("endingOffsets", "latest").load()
+
+
+def tree(directory: str) -> list[psutil.Process]:
+    """This process, all below it, and the keepers of pins on this directory."""
+    me = psutil.Process()
+    found = [me, *me.children(recursive=True)]
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        if "dray.pipeline.keeper" in words and directory in words and process not in found:
+            found.append(process)
+    return found
+
+
+def spent(directory: str) -> dict[str, float]:
+    """CPU seconds so far of the JVM and of Python, children that ended included."""
+    seconds = {"jvm_s": 0.0, "python_s": 0.0}
+    for process in tree(directory):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times, java = process.cpu_times(), "java" in process.name()
+            seconds["jvm_s" if java else "python_s"] += times.user + times.system
+            seconds["python_s"] += times.children_user + times.children_system
+    return seconds
+
+
+def resident(directory: str) -> dict[str, float]:
+    """Megabytes of the driver: its JVM runs the tasks as well; its Python is this process."""
+    sizes = {"jvm_mb": 0.0, "driver_mb": psutil.Process().memory_info().rss / 1e6, "others_mb": 0.0}
+    for process in tree(directory)[1:]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            kind = "jvm_mb" if "java" in process.name() else "others_mb"
+            sizes[kind] = max(sizes[kind], process.memory_info().rss / 1e6)
+    return sizes
+
+
+def run(frame: DataFrame, directory: str) -> dict[str, float]:
+    before, began = spent(directory), time.perf_counter()
+    frame.write.format("noop").mode("overwrite").save()
+    took, after = time.perf_counter() - began, spent(directory)
+    return {"seconds": took, **{name: after[name] - before[name] for name in after}, **resident(directory)}
+
+
+def check(frame: DataFrame) -> dict[str, float]:
+    """What there is to be read."""
+    (row,) = frame.selectExpr("count(*) AS n", "sum(length(value)) AS size").collect()
+    return {"records": row.n, "bytes": row.size or 0}
+
+
+def main(directory: str, bootstrap: str, topic: str, jars: str = "") -> None:
+    config = {"spark.jars": jars} if jars else {}
+    spark = build_session("bench", master="local[2,4]", config=config)
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.dataSource.register(Ready)
+    for line in sys.stdin:
+        *checked, source = line.split()
+        frame = read(spark, source, directory, bootstrap, topic)
+        print(json.dumps(check(frame) if checked else run(frame, directory)), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(str(Path(sys.argv[1]).resolve()), *sys.argv[2:])

@@ -1,0 +1,95 @@
+"""Plans against the rows they are made of; no broker, no Spark."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dray.errors import Corrupt
+from dray.machine.machine import Machine
+from dray.machine.names import LogId, SessionId, StreamId, TopicId
+from dray.machine.step import Step
+from dray.machine.streams import Stream
+from dray.objects.paths import WalName
+from dray.pipeline import plan as planning
+from dray.pipeline.plan import Span, plan_tasks
+
+ROWS = st.lists(
+    st.tuples(
+        st.integers(1, 2**31),  # records
+        st.integers(1, 2**31),  # bytes
+        st.booleans(),  # whether a new object begins
+        st.integers(-1, 4),  # greatest timestamp
+    ),
+    min_size=1,
+    max_size=60,
+)
+
+
+def machine_of(rows):
+    """A machine whose objects change log id, zone and session, and a stream over them."""
+    machine, step = Machine(), Step(1, SessionId(1))
+    stream = Stream(StreamId(1 << 16), TopicId(b"t" * 16), 0, 0)
+    position = 0
+    for number, (records, size, fresh, stamp) in enumerate(rows):
+        if fresh or not number:
+            machine.objects.add(
+                step, log_id=LogId(bytes([number % 3]) * 8), session=SessionId(1 + number % 5), counter=number,
+                size=1, created_ms=number * 86_400_000, zone=f"zone {number % 2}", rows=1,
+            )  # fmt: skip
+            position = 49
+        owner = machine.objects.next - 1
+        stream.index.append(stream.index.end + records, stream.index.size + size + 4, owner, position, stamp)
+        position = (position + size) % 2**32
+    return machine, stream
+
+
+def path_of(machine, row):
+    found = machine.objects.find(row.object)
+    return WalName.of(
+        zone=found.zone, domain=machine.domain, created_ms=found.created_ms, wal_id=found.wal_id
+    ).path()  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None)
+@given(rows=ROWS, drop=st.integers(0, 20), tasks=st.integers(1, 9), data=st.data())
+def test_a_plan_names_each_row_of_its_span_once_and_where_it_lies(rows, drop, tasks, data):
+    """SP1, SP2."""
+    machine, stream = machine_of(rows)
+    stream.index.drop(min(drop, len(rows) - 1))
+    known = [stream.index.row(number) for number in range(len(stream.index))]
+    start = data.draw(st.integers(known[0].start, known[-1].end))
+    end = data.draw(st.integers(start, known[-1].end))
+    since_ms = data.draw(st.none() | st.integers(-1, 5))
+    span = Span(topic="t", stream=stream, start=start, end=end, since_ms=since_ms)
+    sliced = data.draw(st.integers(1, 80))
+    before, planning.SLICE_ROWS = planning.SLICE_ROWS, sliced
+    try:
+        made = plan_tasks([(machine, span)], cores=1, min_tasks=tasks)
+    finally:
+        planning.SLICE_ROWS = before
+    pieces = [piece for pieces in made for piece in pieces]
+    planned = [
+        (base, count, at, size, piece.path(owner))
+        for piece in pieces
+        for base, count, at, size, owner in zip(
+            piece.bases, piece.counts, piece.positions, piece.sizes, piece.owners, strict=True
+        )
+    ]
+    assert planned == [
+        (row.start, row.end - row.start, row.position, row.size, path_of(machine, row))
+        for row in known
+        if row.start < end
+        and start < row.end
+        and start < end
+        and (since_ms is None or row.max_timestamp_ms >= since_ms)
+    ]
+    assert len(made) <= max(tasks, planning.task_count(sum(size for *_, size, _ in planned), cores=1, min_tasks=tasks))
+
+
+@pytest.mark.parametrize("known", [1, 15, 64, 100])
+def test_an_object_that_the_machine_forgot_is_told_and_not_guessed(known):
+    machine, _ = machine_of([(1, 1, True, 0)] * known)
+    assert list(machine.objects.columns(range(known)).counters) == list(range(known))
+    for forgotten in (known, known + 200):
+        with pytest.raises(Corrupt, match="forgotten"):
+            machine.objects.columns([*range(known), forgotten])
