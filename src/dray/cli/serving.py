@@ -7,22 +7,23 @@ from typing import Final
 
 import typer
 
-from dray.cli.memory import collect_less, keep_freed_buffers
 from dray.cli.settings import LoggingSettings
 from dray.config import Config
 from dray.disk import DirectoryInUse
 from dray.errors import DrayError, Kind
+from dray.memory import MIB, collect_less, keep_freed_buffers
 from dray.node.broker import run_broker
 from dray.telemetry import configure_logging
 
 IN_USE: Final = 3
 CORRUPT: Final = 4
+KEPT_BYTES: Final = 256 * MIB
 
 
 def serve(config: Config) -> None:
     """Serve until SIGTERM or SIGINT; ends the process with the exit code that the outcome has."""
     configure_logging(config.get(LoggingSettings).level)
-    keep_freed_buffers()
+    keep_freed_buffers(KEPT_BYTES, heaps=1)
     try:
         failure = _run(config)
     except DirectoryInUse as error:

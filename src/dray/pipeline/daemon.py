@@ -12,7 +12,6 @@ the system and gets it again page by page, which costs as much as the decoding.
 Nothing here may start a thread: it would not survive the fork.
 """
 
-import ctypes
 import gc
 import importlib
 from typing import Final
@@ -23,28 +22,17 @@ from pyspark import daemon
 
 import dray.pipeline.reading
 import dray.pipeline.source  # noqa: F401
+from dray.memory import MIB, keep_freed_buffers
 from dray.pipeline.zips import keep_unchanged
 
-KEPT_BYTES: Final = 64 << 20
+KEPT_BYTES: Final = 64 * MIB
 """Of freed memory, at most this much stays with a worker."""
-LARGE_BYTES: Final = 32 << 20
-"""From here on a buffer is a mapping of its own; glibc takes no higher bound."""
-_TRIM_THRESHOLD: Final = -1
-_MMAP_THRESHOLD: Final = -3
-
-
-def _keep_memory() -> None:
-    """Only glibc has these knobs; elsewhere things stay as they are."""
-    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
-    if set_option is not None:
-        set_option(_MMAP_THRESHOLD, LARGE_BYTES)
-        set_option(_TRIM_THRESHOLD, KEPT_BYTES)
 
 
 def main() -> None:
     keep_unchanged()
     importlib.invalidate_caches()
-    _keep_memory()
+    keep_freed_buffers(KEPT_BYTES)
     gc.collect()
     gc.freeze()
     daemon.manager()  # type: ignore[no-untyped-call]
