@@ -7,19 +7,7 @@ from dray.pipeline import reading
 from dray.pipeline.errors import BadOption, BrokenObject, DataLoss, NoSuchTopic
 from dray.pipeline.filters import Pruning
 from dray.testing import broker
-from tests.pipeline.parts import (
-    broker_process,
-    consumed,
-    create,
-    delete,
-    driver_process,
-    make_plan,
-    objects_of,
-    produce,
-    read,
-    start_of,
-    wait_until,
-)
+from tests.pipeline.parts import consumed, create, make_plan, numbered, objects_of, produce, read
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ODD = [
@@ -31,20 +19,10 @@ ODD = [
 
 
 @pytest.fixture(scope="module")
-def driver():
-    with driver_process() as pid:
-        yield pid
-
-
-@pytest.fixture(scope="module")
 def running(tmp_path_factory):
     directory = tmp_path_factory.mktemp("running") / "data"
     with broker(directory) as started:
         yield directory, started.bootstrap
-
-
-def numbered(first, count, partitions=1):
-    return [(f"k{n}".encode(), f"value {n}".encode() * 5, None, n % partitions) for n in range(first, first + count)]
 
 
 def test_rows_equal_a_consumers_for_every_codec_and_both_timestamp_types(running, driver):
@@ -173,34 +151,3 @@ def test_a_damaged_or_missing_object_fails_with_its_name_stream_and_offset(tmp_p
     second.unlink()
     with pytest.raises(BrokenObject, match=r"offset=10 reason=no such object"):
         read(plan)
-
-
-@pytest.mark.slow
-def test_a_plan_outlives_retention_deletion_and_a_killed_broker(tmp_path):
-    """R-111, SP5, SP6: what was planned is read, each record once; with the driver's end it is let go."""
-    settings = ("retention.interval=1s", "retention.grace=0s")
-    with broker_process(tmp_path / "data", *settings) as started:
-        create(started.bootstrap, "kept", 1, retention_bytes=2_000)
-        create(started.bootstrap, "doomed", 1)
-        with driver_process() as driver:
-            make_plan(tmp_path / "data", driver, subscribe="kept")  # from here on something is held
-            produce(started.bootstrap, "kept", numbered(0, 200), batch_size=1_000)
-            produce(started.bootstrap, "doomed", numbered(0, 50))
-            plan = make_plan(tmp_path / "data", driver, subscribe="kept,doomed", failOnDataLoss="false")
-            planned = {piece.path(n).rpartition("/")[2] for task in plan.tasks for piece in task for n in piece.owners}
-            expected = set(read(plan))
-            delete(started.bootstrap, "doomed")
-            started.kill()
-            started.start()
-            produce(started.bootstrap, "kept", numbered(200, 200), batch_size=1_000)
-            wait_until(lambda: start_of(started.bootstrap, "kept") > 200)
-            for _ in range(3):  # turns of garbage pass: each makes objects of the unpinned kind die
-                before = start_of(started.bootstrap, "kept")
-                produce(started.bootstrap, "kept", numbered(0, 100), batch_size=1_000)
-                wait_until(lambda before=before: start_of(started.bootstrap, "kept") > before)
-            assert planned <= {path.name for path in objects_of(tmp_path / "data")}
-            assert set(read(plan)) == expected
-            assert len(read(plan)) == len(expected) > 50
-        wait_until(lambda: not planned & {path.name for path in objects_of(tmp_path / "data")})
-        with pytest.raises(BrokenObject, match="no such object"):
-            read(plan)

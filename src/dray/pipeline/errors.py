@@ -21,3 +21,7 @@ class BrokenObject(Corrupt):
 
 class NotPinned(Unavailable):
     """The objects of a plan could not be held: nothing was read."""
+
+
+class NotRead(Unavailable):
+    """The store did not give an object: nothing is wrong with the job."""

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dray.errors import DrayError
-from dray.objects.port import Objects
-from dray.pipeline.errors import BrokenObject
+from dray.objects.port import NoSuchObject, Objects, ShortObject
+from dray.pipeline.errors import BrokenObject, NotRead
 from dray.pipeline.plan import Piece
 from dray.pipeline.stores import open_for_reading
 from dray.records import InvalidBatch, one_batch
@@ -118,7 +118,7 @@ async def _fetch(objects: Objects, piece: Piece, group: Sequence[_Range]) -> lis
     buffers = []
     for part, result in zip(group, found, strict=True):
         if isinstance(result, DrayError):
-            raise _broken(piece, part.first_row, str(result)) from result
+            raise _not_read(piece, part.first_row, result) from result  # SP3
         if isinstance(result, BaseException):
             raise result
         buffers.append(result)
@@ -225,9 +225,31 @@ def _headers(lists: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(pc.list_value_length(lists), 0), pa.scalar(None, _HEADERS_TYPE), lists)
 
 
+def _not_read(piece: Piece, row: int, error: DrayError) -> DrayError:
+    """Whether the object is not what it was, or the store does not give it."""
+    match error:
+        case ShortObject():
+            return _broken(piece, row, str(error))
+        case NoSuchObject():
+            return BrokenObject(
+                "an object of the plan is gone: load the DataFrame again; if its read took longer than pinSeconds, "
+                "raise that",
+                **_facts(piece, row), reason=str(error),
+            )  # fmt: skip
+        case _:
+            return NotRead("the store does not give an object: check it, then run the job again",
+                           **_facts(piece, row), reason=str(error))  # fmt: skip
+
+
 def _broken(piece: Piece, row: int, reason: str) -> BrokenObject:
     return BrokenObject(
         "an object does not hold what the index says: check the store, then run the job again",
-        object=piece.path(piece.owners[row]), topic=piece.topic, partition=piece.partition, stream=piece.stream,
-        offset=piece.bases[row], reason=reason,
+        **_facts(piece, row), reason=reason,
     )  # fmt: skip
+
+
+def _facts(piece: Piece, row: int) -> dict[str, object]:
+    return {
+        "object": piece.path(piece.owners[row]), "topic": piece.topic, "partition": piece.partition,
+        "stream": piece.stream, "offset": piece.bases[row],
+    }  # fmt: skip
