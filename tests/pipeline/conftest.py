@@ -6,6 +6,7 @@ from unittest import mock
 import pytest
 
 from dray.pipeline.session import build_session
+from tests.pipeline.job import QUICK_START
 from tests.pipeline.parts import ObjectServer, driver_process
 
 
@@ -19,7 +20,7 @@ def store():
 def spark(store):
     # The JVM and its workers keep the environment that they were started with.
     with mock.patch.dict(os.environ, store.environ):
-        session = build_session("tests", master="local[2,4]", config={"spark.sql.shuffle.partitions": "2"})
+        session = build_session("tests", master="local[2,4]", config=QUICK_START)
     session.sparkContext.setLogLevel("FATAL")  # tasks fail here on purpose
     yield session
     session.stop()

@@ -9,35 +9,34 @@ import sys
 
 from dray.pipeline.session import build_session
 
-CLUSTER = {
+QUICK_START = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+CLUSTER = QUICK_START | {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.cores.max": "2",
+    # Tasks wait for both executors: else the first to come reads everything.
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "180s",
 }
 
 
-def rows_of(batches):
-    """In a task: the columns that are compared, and which process read them."""
-    import pyarrow as pa
-
-    for batch in batches:
-        columns = [batch.column(name) for name in ("partition", "offset", "key", "value")]
-        worker = pa.array([os.getppid()] * batch.num_rows, pa.int64())
-        yield pa.RecordBatch.from_arrays([*columns, worker], ["partition", "offset", "key", "value", "worker"])
+def lines_of(rows):
+    """In a task: what is compared, and the daemon of the executor that read it."""
+    for row in rows:
+        yield f"{row.partition} {row.offset} {row.key.hex()} {row.value.hex()} {os.getppid()}"
 
 
 def main(mode: str, master: str, directory: str, topic: str) -> None:
-    spark = build_session("job", master=master, config={} if master.startswith("local") else CLUSTER)
+    spark = build_session("job", master=master, config=QUICK_START if master.startswith("local") else CLUSTER)
     frame = spark.read.format("dray").options(subscribe=topic, minPartitions="8").load(directory)
     if mode == "hold":
         print(frame.count(), flush=True)
         sys.stdin.read()
         return
-    schema = "partition int, offset long, key binary, value binary, worker long"
-    for row in frame.mapInArrow(rows_of, schema).collect():
-        print(row.partition, row.offset, bytes(row.key).hex(), bytes(row.value).hex(), row.worker)
+    print("\n".join(frame.rdd.mapPartitions(lines_of).collect()))
     spark.stop()
 
 

@@ -263,7 +263,8 @@ class Row(NamedTuple):
 
 def consumed(bootstrap: str, topic: str, partitions: int) -> list[Row]:
     """The oracle: what librdkafka reads by assignment."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "oracle", "enable.auto.commit": False})
+    quick = {"fetch.wait.max.ms": 10}  # a new assignment waits for the fetch of the old one
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "oracle", "enable.auto.commit": False} | quick)
     rows = []
     try:
         for partition in range(partitions):

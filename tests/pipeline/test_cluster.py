@@ -15,7 +15,11 @@ from tests.pipeline.parts import broker_process, consumed, create, numbered, pro
 pytestmark = pytest.mark.slow
 
 HOME = Path(pyspark.__file__).parent
-ENVIRON = {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+ENVIRON = {
+    "SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable,
+    "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1",
+    "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
+}  # fmt: skip
 
 
 def free_port() -> int:

@@ -93,6 +93,21 @@ def test_filters_leave_out_batches_and_no_record_that_they_keep(running, driver)
     kept = [row for row in rows if row.partition and 15 <= row.offset < 95 and row.timestamp_ms >= middle]
     assert set(kept) <= set(found) <= {row for row in rows if row.partition and 15 <= row.offset < 95}
     assert len(found) < 160
+    for since in {row.timestamp_ms + more for row in rows if row.offset % 10 in (0, 9) for more in (-1, 0, 1)}:
+        found = read(make_plan(directory, driver, Pruning(since_ms=since), subscribe="pruned"))
+        assert {row for row in rows if row.timestamp_ms >= since} <= set(found)
+        assert len(found) == len(set(found))
+
+
+def test_offset_filters_at_the_borders_of_batches_keep_exactly_their_records(running, driver):
+    """SP1, SP2."""
+    directory, bootstrap = running
+    for n in range(4):
+        produce(bootstrap, "borders", numbered(n * 10, 10))
+    for start in (0, 9, 10, 11, 39):
+        for end in (10, 19, 20, 21, 40):
+            found = read(make_plan(directory, driver, Pruning(start=start, end=end), subscribe="borders"))
+            assert [row.offset for row in found] == list(range(start, end))
 
 
 def test_a_closed_directory_is_read_and_a_broker_may_start_on_it(tmp_path, driver):
