@@ -222,7 +222,7 @@ def numbered(first: int, count: int, partitions: int = 1) -> list[tuple[bytes, b
     return [(f"k{n}".encode(), f"value {n}".encode() * 5, None, n % partitions) for n in range(first, first + count)]
 
 
-def wait_until(condition, limit_s: float = 240) -> None:
+def wait_until(condition, limit_s: float = 90) -> None:
     """Poll for what another process does."""
     deadline = time.monotonic() + limit_s
     while not condition():
