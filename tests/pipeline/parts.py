@@ -31,7 +31,6 @@ from dray.pipeline.options import parse_options
 from dray.pipeline.planning import Plan, plan_read
 from dray.pipeline.reading import read_pieces
 
-
 HASTY = ("retention.interval=1s", "retention.grace=0s")
 """Settings under which nothing but a pin keeps a dead object; see `found_hasty`."""
 
