@@ -67,15 +67,17 @@ def test_offsets_cut_inside_batches(running, driver):
         assert [row.offset for row in read(plan)] == list(range(start, end))
 
 
-def test_a_start_by_time_is_the_first_record_that_is_not_older(running, driver):
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+def test_a_start_by_time_is_the_first_record_that_is_not_older(running, driver, kind):
     directory, bootstrap = running
-    create(bootstrap, "timed", 1)
+    topic = f"timed-{kind}"
+    create(bootstrap, topic, 1, message_timestamp_type=kind)
     for n in range(5):
-        produce(bootstrap, "timed", numbered(n * 20, 20))
-    rows = consumed(bootstrap, "timed", 1)
+        produce(bootstrap, topic, numbered(n * 20, 20))
+    rows = consumed(bootstrap, topic, 1)
     for wanted in {rows[0].timestamp_ms - 1, rows[30].timestamp_ms, rows[99].timestamp_ms, rows[99].timestamp_ms + 1}:
-        plan = make_plan(directory, driver, assign='{"timed":[0]}',
-                         startingOffsetsByTimestamp=f'{{"timed":{{"0":{wanted}}}}}')  # fmt: skip
+        plan = make_plan(directory, driver, assign=f'{{"{topic}":[0]}}',
+                         startingOffsetsByTimestamp=f'{{"{topic}":{{"0":{wanted}}}}}')  # fmt: skip
         first = next((row.offset for row in rows if row.timestamp_ms >= wanted), 100)
         assert [row.offset for row in read(plan)] == list(range(first, 100))
 
@@ -113,6 +115,7 @@ def test_offset_filters_at_the_borders_of_batches_keep_exactly_their_records(run
 def test_a_closed_directory_is_read_and_a_broker_may_start_on_it(tmp_path, driver):
     with broker(tmp_path) as started:
         produce(started.bootstrap, "closed", numbered(0, 100))
+        assert len(read(make_plan(tmp_path, driver, subscribe="closed"))) == 100  # held beside a broker, which stops
     plan = make_plan(tmp_path, driver, subscribe="closed")
     assert [row.offset for row in read(plan)] == list(range(100))
     with broker(tmp_path) as started:  # nothing keeps a broker from starting
@@ -150,7 +153,7 @@ def test_a_damaged_or_missing_object_fails_with_its_name_stream_and_offset(tmp_p
     """SP3."""
     with broker(tmp_path) as started:
         produce(started.bootstrap, "hurt", numbered(0, 10))
-        before = objects_of(tmp_path)
+        before, later = objects_of(tmp_path), consumed(started.bootstrap, "hurt", 1)[-1].timestamp_ms + 1
         produce(started.bootstrap, "hurt", numbered(10, 10))
         (second,) = objects_of(tmp_path) - before
         plan = make_plan(tmp_path, driver, subscribe="hurt")
@@ -158,8 +161,11 @@ def test_a_damaged_or_missing_object_fails_with_its_name_stream_and_offset(tmp_p
     at = whole.rindex(b"value 19")
     second.chmod(0o600)
     second.write_bytes(whole[:at] + b"VALUE" + whole[at + 5 :])
-    with pytest.raises(BrokenObject, match=rf"{second.name}.*topic=hurt partition=0 stream=\d+ offset=10.*CRC32C"):
+    named = rf"{second.name}.*topic=hurt partition=0 stream=\d+ offset=10.*CRC32C"
+    with pytest.raises(BrokenObject, match=named):
         read(plan)
+    with pytest.raises(BrokenObject, match=named):  # a time is looked up in the batch, before any task
+        make_plan(tmp_path, driver, subscribe="hurt", startingOffsetsByTimestamp=f'{{"hurt":{{"0":{later}}}}}')
     second.write_bytes(whole[: at // 2])
     with pytest.raises(BrokenObject, match=r"offset=10 reason=the object ends"):
         read(plan)

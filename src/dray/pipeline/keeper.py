@@ -47,6 +47,7 @@ LOOK_S: Final = 0.5
 """How often holds are compared with the pins that the machine has."""
 IDLE_S: Final = 60
 """How long a keeper without holds waits for one."""
+COMPARING_LIMIT_S: Final = 10
 CLOSING_LIMIT_S: Final = 5
 SHARES: Final = 200
 """Pins at most, in about, for holds of one length."""
@@ -126,8 +127,12 @@ class Keeper:
                 if stopped is not None:
                     # Not given back: until it expires, the old session holds what the next one has yet to pin.
                     raise stopped.failed.result()
-                with suppress(Unavailable, Unknown):  # the broker restarts: its log is reached at the next look
-                    await self._compare(replicas)
+                if any(shared.waiting for shared in self._pins.values()) and not await is_served(self._directory):
+                    self._answer_all(Held(state="closed"))  # the broker has stopped; its log may come back, or not
+                else:
+                    with suppress(Unavailable, Unknown, TimeoutError):  # the broker restarts: try at the next look
+                        async with asyncio.timeout(COMPARING_LIMIT_S):
+                            await self._compare(replicas)
                 await self._wait()
             await self._give_back(replicas)
 
