@@ -18,7 +18,7 @@ from dray.pipeline import planning
 from dray.pipeline.errors import BrokenObject
 from dray.pipeline.keeper import SHARES
 from dray.pipeline.opening import read_directory
-from dray.pipeline.pins import hold
+from dray.pipeline.pins import hold, socket_of
 from tests.pipeline.parts import (
     HASTY,
     broker_process,
@@ -105,6 +105,7 @@ def test_the_pin_is_in_the_log_before_the_state_is_read(hasty, monkeypatch):
     assert [len(pins) for pins in seen] == [1]
 
 
+@pytest.mark.slow
 def test_plans_share_pins_and_none_is_refused_for_their_number(hasty):
     """SP7: a machine takes 1,000 pins of a session; a dashboard plans more often than that."""
     directory, _ = read_directory(str(hasty.directory))
@@ -117,9 +118,13 @@ def test_plans_share_pins_and_none_is_refused_for_their_number(hasty):
         asyncio.run(hold(directory, seconds=10, driver=driver))  # too short a one to be shared for long
         asyncio.run(plan_often(driver))
         assert 1 <= len(pins_of(hasty.directory)) <= 3 < SHARES
+        assert len(keepers_of(driver)) == 1
     wait_until(lambda: not pins_of(hasty.directory))
+    socket = socket_of(directory, driver)
+    wait_until(lambda: not list(socket.parent.glob(f"{socket.name}*")))  # nothing is left behind
 
 
+@pytest.mark.slow
 def test_a_hold_that_ran_out_is_given_back_though_the_driver_lives(hasty):
     """SP6."""
     directory, _ = read_directory(str(hasty.directory))

@@ -248,9 +248,12 @@ async def _watch(driver: int, keeper: Keeper) -> None:
 
 def main(arguments: list[str]) -> None:
     root, socket, driver = arguments
-    lock = os.open(f"{socket}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock_file = Path(f"{socket}.lock")
+    lock = os.open(lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if lock_file.stat().st_ino != os.fstat(lock).st_ino:
+            return  # the file of a keeper that just ended: the planner starts another one
     except OSError:
         return  # another one serves this driver already
     Path(socket).unlink(missing_ok=True)
@@ -258,6 +261,7 @@ def main(arguments: list[str]) -> None:
         asyncio.run(serve(DataDirectory(Path(root)), Path(socket), int(driver)))
     finally:
         Path(socket).unlink(missing_ok=True)
+        lock_file.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":
