@@ -1,4 +1,4 @@
-"""What tests of the pipeline share: a broker process, an oracle, a read without Spark."""
+"""What tests of the pipeline share: a broker process, a store, an oracle, a read without Spark."""
 
 import asyncio
 import signal
@@ -6,18 +6,130 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from dray.clock import SystemClock
+from dray.disk import LocalDisk
+from dray.ids import SystemEntropy
+from dray.log import envelope
+from dray.log.files import FileLog
+from dray.machine import commands
+from dray.machine.commands import Genesis
+from dray.node.directory import DataDirectory, mark_born
+from dray.offload import InlineOffload
 from dray.pipeline.filters import Pruning
+from dray.pipeline.opening import open_metadata, read_directory
 from dray.pipeline.options import parse_options
 from dray.pipeline.planning import Plan, plan_read
 from dray.pipeline.reading import read_pieces
+
+HASTY = ("retention.interval=1s", "retention.grace=0s")
+"""Settings under which nothing but a pin keeps a dead object; see `found_hasty`."""
+
+
+def found_hasty(directory: Path) -> Path:
+    """A data directory whose machine asks for no grace: in others a dead object lives for a minute at least."""
+    directory.mkdir()
+    disk, entropy, clock = LocalDisk(), SystemEntropy(), SystemClock()
+    places = DataDirectory(directory)
+    identity = places.claim(disk, entropy)
+    log_id = entropy.random_bytes(8)
+    genesis = Genesis(cluster_id=identity.cluster.bytes, log_id=log_id, domain=0, domains=1, min_grace_ms=0)
+    entry = envelope.encode(
+        [commands.encode(genesis)], session=0, n=0, time_ms=clock.wall_ms(), seen_position=0, seen_digest=0
+    )
+
+    async def begin() -> None:
+        log = await FileLog.open(places.log(0), disk=disk, offload=InlineOffload(), clock=clock)
+        await log.append(entry)
+        await log.close()
+
+    asyncio.run(begin())
+    mark_born(disk, places.home(0))
+    return directory
+
+
+def pins_of(directory: Path) -> dict[tuple[int, str], int]:
+    """The pins that the machine has now."""
+
+    async def look() -> dict[tuple[int, str], int]:
+        async with open_metadata(read_directory(str(directory))[0]) as metadata:
+            return dict((await metadata.machine(0)).objects.pins)
+
+    return asyncio.run(look())
+
+
+class ObjectServer:
+    """The objects of a directory by HTTP, as S3 serves them: `s3://bucket/...`.
+
+    `before` is called with the name of each WAL object that is asked for; it may wait, or return a status.
+    """
+
+    def __init__(self) -> None:
+        self.root = Path()
+        self.before: Callable[[str], int | None] = lambda _: None
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"store": self}))
+        self._server.daemon_threads = True
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self._server.server_port}", "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
+        }  # fmt: skip
+
+    def serve(self, root: Path) -> str:
+        """Serve this directory as usual; returns its address."""
+        self.root, self.before = root, lambda _: None
+        return "s3://bucket"
+
+    def __enter__(self) -> "ObjectServer":
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    store: ObjectServer
+    protocol_version = "HTTP/1.1"
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        name = unquote(self.path).removeprefix("/bucket/")
+        status = self.store.before(name) if name.endswith(".wo") else None
+        path = self.store.root / name
+        body = path.read_bytes() if status is None and path.is_file() else b""
+        if status is None:
+            status = 200 if path.is_file() else 404
+        total, asked = len(body), self.headers.get("range")
+        if status == 200 and asked:
+            first, _, last = asked.removeprefix("bytes=").partition("-")
+            status, body = 206, body[int(first) : int(last) + 1]
+        self.send_response(status)
+        if status == 206:
+            self.send_header("content-range", f"bytes {first}-{int(first) + len(body) - 1}/{total}")
+        self.send_header("content-length", str(len(body)))
+        self.send_header("etag", '"0"')
+        self.send_header("last-modified", "Sun, 15 Nov 2026 12:00:00 GMT")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
 
 
 class Broker:
@@ -82,14 +194,34 @@ def delete(bootstrap: str, topic: str) -> None:
 
 def start_of(bootstrap: str, topic: str) -> int:
     """Where a topic's first partition begins."""
+    return watermarks(bootstrap, topic)[0][0]
+
+
+def watermarks(bootstrap: str, topic: str, partitions: int = 1) -> list[tuple[int, int]]:
+    """Start and end of each partition."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "looker"})
     try:
-        return consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)[0]
+        return [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30) for p in range(partitions)]
     finally:
         consumer.close()
 
 
-def wait_until(condition, limit_s: float = 240) -> None:
+def let_garbage_pass(broker: Broker, topic: str) -> None:
+    """Return after at least one whole turn of garbage; the topic keeps few bytes, so that each turn raises its start.
+
+    A turn raises starts first and deletes after that: the second rise proves that the deletions of the first are over.
+    """
+    for _ in range(2):
+        before = start_of(broker.bootstrap, topic)
+        produce(broker.bootstrap, topic, numbered(0, 100), batch_size=1_000)
+        wait_until(lambda before=before: start_of(broker.bootstrap, topic) > before)
+
+
+def numbered(first: int, count: int, partitions: int = 1) -> list[tuple[bytes, bytes, None, int]]:
+    return [(f"k{n}".encode(), f"value {n}".encode() * 5, None, n % partitions) for n in range(first, first + count)]
+
+
+def wait_until(condition, limit_s: float = 90) -> None:
     """Poll for what another process does."""
     deadline = time.monotonic() + limit_s
     while not condition():
@@ -130,7 +262,8 @@ class Row(NamedTuple):
 
 def consumed(bootstrap: str, topic: str, partitions: int) -> list[Row]:
     """The oracle: what librdkafka reads by assignment."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "oracle", "enable.auto.commit": False})
+    quick = {"fetch.wait.max.ms": 10}  # a new assignment waits for the fetch of the old one
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "oracle", "enable.auto.commit": False} | quick)
     rows = []
     try:
         for partition in range(partitions):
@@ -183,5 +316,27 @@ def row_of(found, timestamp_ms: int) -> Row:
     )  # fmt: skip
 
 
+def planned_of(plan: Plan) -> set[str]:
+    """The names of the objects that a plan needs."""
+    return {piece.path(n).rpartition("/")[2] for task in plan.tasks for piece in task for n in piece.owners}
+
+
+def names_of(directory: Path) -> set[str]:
+    return {path.name for path in objects_of(directory)}
+
+
 def objects_of(directory: Path) -> set[Path]:
     return set((directory / "objects" / "wal").rglob("*.wo"))
+
+
+def source(spark, broker: Broker, **options: str):
+    return spark.read.format("dray").options(**options).load(str(broker.directory))
+
+
+def plan_only(frame) -> None:
+    """Make the plan of a DataFrame, which it keeps, and read nothing."""
+    frame._jdf.queryExecution().executedPlan().execute().getNumPartitions()
+
+
+def collect(frame) -> list[Row]:
+    return sorted(row_of(row.asDict(), int(row["timestamp"].timestamp() * 1000 + 0.5)) for row in frame.collect())

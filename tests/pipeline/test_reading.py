@@ -7,19 +7,7 @@ from dray.pipeline import reading
 from dray.pipeline.errors import BadOption, BrokenObject, DataLoss, NoSuchTopic
 from dray.pipeline.filters import Pruning
 from dray.testing import broker
-from tests.pipeline.parts import (
-    broker_process,
-    consumed,
-    create,
-    delete,
-    driver_process,
-    make_plan,
-    objects_of,
-    produce,
-    read,
-    start_of,
-    wait_until,
-)
+from tests.pipeline.parts import consumed, create, make_plan, numbered, objects_of, produce, read
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ODD = [
@@ -31,20 +19,10 @@ ODD = [
 
 
 @pytest.fixture(scope="module")
-def driver():
-    with driver_process() as pid:
-        yield pid
-
-
-@pytest.fixture(scope="module")
 def running(tmp_path_factory):
     directory = tmp_path_factory.mktemp("running") / "data"
     with broker(directory) as started:
         yield directory, started.bootstrap
-
-
-def numbered(first, count, partitions=1):
-    return [(f"k{n}".encode(), f"value {n}".encode() * 5, None, n % partitions) for n in range(first, first + count)]
 
 
 def test_rows_equal_a_consumers_for_every_codec_and_both_timestamp_types(running, driver):
@@ -89,15 +67,17 @@ def test_offsets_cut_inside_batches(running, driver):
         assert [row.offset for row in read(plan)] == list(range(start, end))
 
 
-def test_a_start_by_time_is_the_first_record_that_is_not_older(running, driver):
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+def test_a_start_by_time_is_the_first_record_that_is_not_older(running, driver, kind):
     directory, bootstrap = running
-    create(bootstrap, "timed", 1)
+    topic = f"timed-{kind}"
+    create(bootstrap, topic, 1, message_timestamp_type=kind)
     for n in range(5):
-        produce(bootstrap, "timed", numbered(n * 20, 20))
-    rows = consumed(bootstrap, "timed", 1)
+        produce(bootstrap, topic, numbered(n * 20, 20))
+    rows = consumed(bootstrap, topic, 1)
     for wanted in {rows[0].timestamp_ms - 1, rows[30].timestamp_ms, rows[99].timestamp_ms, rows[99].timestamp_ms + 1}:
-        plan = make_plan(directory, driver, assign='{"timed":[0]}',
-                         startingOffsetsByTimestamp=f'{{"timed":{{"0":{wanted}}}}}')  # fmt: skip
+        plan = make_plan(directory, driver, assign=f'{{"{topic}":[0]}}',
+                         startingOffsetsByTimestamp=f'{{"{topic}":{{"0":{wanted}}}}}')  # fmt: skip
         first = next((row.offset for row in rows if row.timestamp_ms >= wanted), 100)
         assert [row.offset for row in read(plan)] == list(range(first, 100))
 
@@ -115,11 +95,27 @@ def test_filters_leave_out_batches_and_no_record_that_they_keep(running, driver)
     kept = [row for row in rows if row.partition and 15 <= row.offset < 95 and row.timestamp_ms >= middle]
     assert set(kept) <= set(found) <= {row for row in rows if row.partition and 15 <= row.offset < 95}
     assert len(found) < 160
+    for since in {row.timestamp_ms + more for row in rows if row.offset % 10 in (0, 9) for more in (-1, 0, 1)}:
+        found = read(make_plan(directory, driver, Pruning(since_ms=since), subscribe="pruned"))
+        assert {row for row in rows if row.timestamp_ms >= since} <= set(found)
+        assert len(found) == len(set(found))
+
+
+def test_offset_filters_at_the_borders_of_batches_keep_exactly_their_records(running, driver):
+    """SP1, SP2."""
+    directory, bootstrap = running
+    for n in range(4):
+        produce(bootstrap, "borders", numbered(n * 10, 10))
+    for start in (0, 9, 10, 11, 39):
+        for end in (10, 19, 20, 21, 40):
+            found = read(make_plan(directory, driver, Pruning(start=start, end=end), subscribe="borders"))
+            assert [row.offset for row in found] == list(range(start, end))
 
 
 def test_a_closed_directory_is_read_and_a_broker_may_start_on_it(tmp_path, driver):
     with broker(tmp_path) as started:
         produce(started.bootstrap, "closed", numbered(0, 100))
+        assert len(read(make_plan(tmp_path, driver, subscribe="closed"))) == 100  # held beside a broker, which stops
     plan = make_plan(tmp_path, driver, subscribe="closed")
     assert [row.offset for row in read(plan)] == list(range(100))
     with broker(tmp_path) as started:  # nothing keeps a broker from starting
@@ -157,7 +153,7 @@ def test_a_damaged_or_missing_object_fails_with_its_name_stream_and_offset(tmp_p
     """SP3."""
     with broker(tmp_path) as started:
         produce(started.bootstrap, "hurt", numbered(0, 10))
-        before = objects_of(tmp_path)
+        before, later = objects_of(tmp_path), consumed(started.bootstrap, "hurt", 1)[-1].timestamp_ms + 1
         produce(started.bootstrap, "hurt", numbered(10, 10))
         (second,) = objects_of(tmp_path) - before
         plan = make_plan(tmp_path, driver, subscribe="hurt")
@@ -165,42 +161,14 @@ def test_a_damaged_or_missing_object_fails_with_its_name_stream_and_offset(tmp_p
     at = whole.rindex(b"value 19")
     second.chmod(0o600)
     second.write_bytes(whole[:at] + b"VALUE" + whole[at + 5 :])
-    with pytest.raises(BrokenObject, match=rf"{second.name}.*topic=hurt partition=0 stream=\d+ offset=10.*CRC32C"):
+    named = rf"{second.name}.*topic=hurt partition=0 stream=\d+ offset=10.*CRC32C"
+    with pytest.raises(BrokenObject, match=named):
         read(plan)
+    with pytest.raises(BrokenObject, match=named):  # a time is looked up in the batch, before any task
+        make_plan(tmp_path, driver, subscribe="hurt", startingOffsetsByTimestamp=f'{{"hurt":{{"0":{later}}}}}')
     second.write_bytes(whole[: at // 2])
     with pytest.raises(BrokenObject, match=r"offset=10 reason=the object ends"):
         read(plan)
     second.unlink()
     with pytest.raises(BrokenObject, match=r"offset=10 reason=no such object"):
         read(plan)
-
-
-@pytest.mark.slow
-def test_a_plan_outlives_retention_deletion_and_a_killed_broker(tmp_path):
-    """R-111, SP5, SP6: what was planned is read, each record once; with the driver's end it is let go."""
-    settings = ("retention.interval=1s", "retention.grace=0s")
-    with broker_process(tmp_path / "data", *settings) as started:
-        create(started.bootstrap, "kept", 1, retention_bytes=2_000)
-        create(started.bootstrap, "doomed", 1)
-        with driver_process() as driver:
-            make_plan(tmp_path / "data", driver, subscribe="kept")  # from here on something is held
-            produce(started.bootstrap, "kept", numbered(0, 200), batch_size=1_000)
-            produce(started.bootstrap, "doomed", numbered(0, 50))
-            plan = make_plan(tmp_path / "data", driver, subscribe="kept,doomed", failOnDataLoss="false")
-            planned = {piece.path(n).rpartition("/")[2] for task in plan.tasks for piece in task for n in piece.owners}
-            expected = set(read(plan))
-            delete(started.bootstrap, "doomed")
-            started.kill()
-            started.start()
-            produce(started.bootstrap, "kept", numbered(200, 200), batch_size=1_000)
-            wait_until(lambda: start_of(started.bootstrap, "kept") > 200)
-            for _ in range(3):  # turns of garbage pass: each makes objects of the unpinned kind die
-                before = start_of(started.bootstrap, "kept")
-                produce(started.bootstrap, "kept", numbered(0, 100), batch_size=1_000)
-                wait_until(lambda before=before: start_of(started.bootstrap, "kept") > before)
-            assert planned <= {path.name for path in objects_of(tmp_path / "data")}
-            assert set(read(plan)) == expected
-            assert len(read(plan)) == len(expected) > 50
-        wait_until(lambda: not planned & {path.name for path in objects_of(tmp_path / "data")})
-        with pytest.raises(BrokenObject, match="no such object"):
-            read(plan)

@@ -1,18 +1,22 @@
-"""`spark.read.format("dray")` in a real session."""
+"""`spark.read.format("dray")` in a real session: rows, cuts, options, and what a user is told."""
+
+import threading
 
 import pytest
 
-from dray.pipeline.session import build_session
-from tests.pipeline.parts import broker_process, consumed, create, produce, row_of
+from tests.pipeline.parts import (
+    broker_process,
+    collect,
+    consumed,
+    create,
+    numbered,
+    plan_only,
+    produce,
+    source,
+    watermarks,
+)
 
 pytestmark = pytest.mark.slow  # a session alone takes ten seconds
-
-
-@pytest.fixture(scope="module")
-def spark():
-    session = build_session("tests", master="local[2,4]", config={"spark.sql.shuffle.partitions": "2"})
-    yield session
-    session.stop()
 
 
 @pytest.fixture(scope="module")
@@ -21,26 +25,51 @@ def running(tmp_path_factory):
         yield started
 
 
-def collect(frame):
-    return sorted(row_of(row.asDict(), int(row["timestamp"].timestamp() * 1000 + 0.5)) for row in frame.collect())
-
-
-def source(spark, broker, **options):
-    return spark.read.format("dray").options(**options).load(str(broker.directory))
-
-
 def test_rows_equal_a_consumers_and_filters_keep_their_meaning(spark, running):
     """R-143, R-165."""
     create(running.bootstrap, "orders", 3)
-    odd = [(None, None, None, 0), (b"", b"", [("a", b"1"), ("a", None)], 1)]
-    for codec in ("none", "zstd"):
+    create(running.bootstrap, "stamped", 1, message_timestamp_type="LogAppendTime")
+    odd = [(None, None, None, 0), (b"", b"", [("a", b"1"), ("a", None)], 0)]
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         records = [(f"k{n}".encode(), b"v" * n, [("n", b"%d" % n)], n % 3) for n in range(300)]
         produce(running.bootstrap, "orders", odd + records, compression_type=codec)
-    frame = source(spark, running, subscribe="orders", includeHeaders="true")
-    expected = consumed(running.bootstrap, "orders", 3)
-    assert collect(frame) == expected
-    some = [row for row in expected if row.partition == 1 and 20 <= row.offset < 150]
-    assert collect(frame.where("partition = 1 and offset >= 20 and offset < 150")) == some
+        produce(running.bootstrap, "stamped", odd, compression_type=codec)
+    frame = source(spark, running, subscribe="orders,stamped", includeHeaders="true")
+    orders = consumed(running.bootstrap, "orders", 3)
+    assert collect(frame) == sorted(orders + consumed(running.bootstrap, "stamped", 1))
+    some = [row for row in orders if row.partition == 1 and 20 <= row.offset < 150]
+    assert collect(frame.where("topic = 'orders' and partition = 1 and offset >= 20 and offset < 150")) == some
+    since = orders[len(orders) // 2].timestamp_ms
+    late = frame.where(f"topic = 'orders' and timestamp >= timestamp_millis({since})")
+    assert collect(late) == [row for row in orders if row.timestamp_ms >= since]
+
+
+def test_filters_spare_objects_where_spark_hands_them_over_and_harm_nothing_where_not(spark, running, store):
+    """SP2: a source that can take filters fails every read in a session that does not give them, unless it minds."""
+    for n in range(4):
+        produce(running.bootstrap, "pruned", numbered(n * 100, 100))
+    address, asked = store.serve(running.directory / "objects"), set()
+    store.before = lambda name: asked.add(name)
+    switch, found = "spark.sql.python.filterPushdown.enabled", {}
+    for pushed in ("true", "false"):
+        asked.clear()
+        spark.conf.set(switch, pushed)
+        try:
+            frame = source(spark, running, subscribe="pruned", objects=address).where("offset >= 300 and offset < 310")
+            found[pushed] = [row.offset for row in collect(frame)], len(asked)
+        finally:
+            spark.conf.set(switch, "true")
+    assert found == {"true": (list(range(300, 310)), 1), "false": (list(range(300, 310)), 4)}
+
+
+def test_columns_and_types_are_those_of_the_kafka_source(spark, running):
+    produce(running.bootstrap, "typed", numbered(0, 1))
+    frame = source(spark, running, subscribe="typed", includeHeaders="true")
+    assert [f"{name} {kind}" for name, kind in frame.dtypes] == [
+        "key binary", "value binary", "topic string", "partition int", "offset bigint", "timestamp timestamp",
+        "timestampType int", "headers array<struct<key:string,value:binary>>",
+    ]  # fmt: skip
+    assert source(spark, running, subscribe="typed").columns == frame.columns[:-1]
 
 
 def test_one_plan_is_one_cut_though_the_broker_is_killed_before_the_read(spark, running):
@@ -48,7 +77,7 @@ def test_one_plan_is_one_cut_though_the_broker_is_killed_before_the_read(spark, 
     create(running.bootstrap, "cut", 2)
     produce(running.bootstrap, "cut", [(None, b"before", None, n % 2) for n in range(500)])
     frame = source(spark, running, subscribe="cut", minPartitions="4")
-    frame._jdf.queryExecution().executedPlan().execute().getNumPartitions()  # plans, and reads nothing
+    plan_only(frame)
     produce(running.bootstrap, "cut", [(None, b"after", None, n % 2) for n in range(100)])
     running.kill()
     running.start()
@@ -57,8 +86,72 @@ def test_one_plan_is_one_cut_though_the_broker_is_killed_before_the_read(spark, 
     assert source(spark, running, subscribe="cut").count() == 600
 
 
-def test_an_unknown_option_and_an_unknown_topic_are_named(spark, running):
+def test_records_that_arrive_during_a_read_are_not_in_it_and_all_before_are(spark, running):
+    """R-165, SP1: up to the cut each record is there once, behind it none."""
+    create(running.bootstrap, "busy", 2)
+    produce(running.bootstrap, "busy", numbered(0, 100, 2))
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            produce(running.bootstrap, "busy", numbered(0, 50, 2), batch_size=500)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        before = watermarks(running.bootstrap, "busy", 2)
+        frame = source(spark, running, subscribe="busy", includeHeaders="true", minPartitions="5")
+        plan_only(frame)
+        after = watermarks(running.bootstrap, "busy", 2)
+        rows, again = collect(frame), collect(frame)
+    finally:
+        stop.set()
+        writer.join()
+    assert rows == again
+    for partition in range(2):
+        offsets = [row.offset for row in rows if row.partition == partition]
+        assert offsets == list(range(len(offsets)))
+        assert before[partition][1] <= len(offsets) <= after[partition][1]
+    written = consumed(running.bootstrap, "busy", 2)
+    assert len(rows) < len(written)
+    assert set(rows) < set(written)
+
+
+def test_two_jobs_at_once_read_each_their_own(spark, running):
+    for topic, count in (("left", 4_000), ("right", 6_000)):
+        create(running.bootstrap, topic, 2)
+        produce(running.bootstrap, topic, numbered(0, count, 2), batch_size=4_000)
+    found, started = {}, threading.Barrier(2)
+
+    def job(topic: str) -> None:
+        frame = source(spark, running, subscribe=topic, minPartitions="4", includeHeaders="true")
+        plan_only(frame)
+        started.wait(60)
+        found[topic] = collect(frame)
+
+    jobs = [threading.Thread(target=job, args=(topic,)) for topic in ("left", "right")]
+    for thread in jobs:
+        thread.start()
+    for thread in jobs:
+        thread.join()
+    assert found == {topic: consumed(running.bootstrap, topic, 2) for topic in ("left", "right")}
+
+
+def test_offsets_outside_the_log_fail_a_job_unless_loss_is_allowed(spark, running):
+    produce(running.bootstrap, "brief", numbered(0, 10))
+    beyond = {"subscribe": "brief", "startingOffsets": '{"brief":{"0":4}}', "endingOffsets": '{"brief":{"0":99}}'}
+    with pytest.raises(Exception, match=r"set failOnDataLoss to false.*topic=brief partition=0 offset=99 .*end=10"):
+        source(spark, running, **beyond).count()
+    rows = collect(source(spark, running, **beyond, failOnDataLoss="false"))
+    assert [row.offset for row in rows] == list(range(4, 10))
+
+
+def test_what_is_wrong_is_named(spark, running, tmp_path):
+    produce(running.bootstrap, "present", numbered(0, 1))
     with pytest.raises(Exception, match="nearest=startingOffsets"):
-        source(spark, running, subscribe="orders", startingOffset="earliest").count()
-    with pytest.raises(Exception, match="no such topic topic=nowhere"):
+        source(spark, running, subscribe="present", startingOffset="earliest").count()
+    with pytest.raises(Exception, match=r"no such topic topic=nowhere known=.*present"):
         source(spark, running, subscribe="nowhere").count()
+    (tmp_path / "_SUCCESS").write_text("")
+    with pytest.raises(Exception, match="not a data directory of Dray"):
+        spark.read.format("dray").option("subscribe", "present").load(str(tmp_path)).count()

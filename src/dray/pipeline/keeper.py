@@ -4,10 +4,16 @@ Started by a planner (`pins`). It follows the log beside the broker, and sees
 to it that each hold is a pin of its live session, whatever happens to the
 broker meanwhile: a restart is ridden out, an expired session is opened again.
 
+A machine takes only so many pins of a session, and a dashboard may plan every
+second. So plans share pins: an older pin keeps all that a younger one would.
+
 Invariants
     SP6  A hold is answered `pinned` only after its pin was applied in every
          domain; it is unpinned when it runs out, and with the driver's end
          all of them are.
+    SP7  A hold shares only a pin that is applied before the hold is answered,
+         and that is younger than a `SHARES`th of the time that it asks for:
+         no pin outlives its last hold, and their number is bounded.
 """
 
 import asyncio
@@ -16,6 +22,7 @@ import os
 import signal
 import sys
 from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +30,7 @@ import msgspec
 
 from dray.clock import SystemClock
 from dray.disk import LocalDisk
-from dray.errors import DrayError, Unavailable
+from dray.errors import DrayError, Unavailable, Unknown
 from dray.ids import SystemEntropy
 from dray.log.client import ClientLog
 from dray.machine.commands import Pin, SessionKind, Unpin
@@ -40,7 +47,30 @@ LOOK_S: Final = 0.5
 """How often holds are compared with the pins that the machine has."""
 IDLE_S: Final = 60
 """How long a keeper without holds waits for one."""
+COMPARING_LIMIT_S: Final = 10
 CLOSING_LIMIT_S: Final = 5
+SHARES: Final = 200
+"""Pins at most, in about, for holds of one length."""
+_SECOND_NS: Final = 1_000_000_000
+
+
+@dataclass(slots=True, kw_only=True)
+class _Shared:
+    """One pin and the holds that it stands for, on the boot clock."""
+
+    made_ns: int
+    until_ns: int
+    waiting: "list[asyncio.Future[Held]]" = field(default_factory=list)
+    relied_on: bool = False
+    """Some planner was told that it may go on."""
+
+    def answer(self, held: Held, count: int) -> None:
+        """Answer those that wait, the first `count` of them."""
+        for waiter in self.waiting[:count]:
+            if not waiter.done():
+                waiter.set_result(held)
+                self.relied_on = self.relied_on or held.state != "failed"
+        del self.waiting[:count]
 
 
 class Keeper:
@@ -49,22 +79,24 @@ class Keeper:
     def __init__(self, directory: DataDirectory) -> None:
         self._directory = directory
         self._clock = SystemClock()
-        self._holds: dict[str, int] = {}
-        """Until when, on the boot clock."""
-        self._answers: dict[str, asyncio.Future[Held]] = {}
+        self._pins: dict[str, _Shared] = {}
+        """By name, the oldest first."""
         self._changed = asyncio.Event()
         self.done = asyncio.Event()
 
     async def hold(self, request: Hold) -> Held:
         """Answered once the pin is applied, or once it is known that no broker runs (SP6)."""
+        now = self._clock.boot_ns()
+        length = request.seconds * _SECOND_NS
+        young = (p for p in self._pins.values() if now - p.made_ns <= length // SHARES and p.until_ns > now)  # SP7
+        shared = next(young, None)
+        if shared is None:
+            shared = self._pins[request.pin] = _Shared(made_ns=now, until_ns=now)
+        shared.until_ns = max(shared.until_ns, now + length)
         answer: asyncio.Future[Held] = asyncio.get_running_loop().create_future()
-        self._answers[request.pin] = answer
-        self._holds[request.pin] = self._clock.boot_ns() + request.seconds * 1_000_000_000
+        shared.waiting.append(answer)
         self._changed.set()
-        try:
-            return await answer
-        finally:
-            self._answers.pop(request.pin, None)
+        return await answer
 
     async def run(self) -> None:
         """Until the driver is gone, or nothing has been held for a while."""
@@ -72,7 +104,7 @@ class Keeper:
         while not self.done.is_set():
             if self._current():
                 idle_since = self._clock.boot_ns()
-            elif self._clock.boot_ns() - idle_since > IDLE_S * 1_000_000_000:
+            elif self._clock.boot_ns() - idle_since > IDLE_S * _SECOND_NS:
                 return
             else:
                 await self._wait()
@@ -90,16 +122,19 @@ class Keeper:
         """One replica for each domain, until the holds end or a replica stops."""
         async with AsyncExitStack() as stack:
             replicas = [await self._follow(stack, domain) for domain in self._directory.domains(LocalDisk())]
-            try:
-                while not self.done.is_set() and self._current():
-                    stopped = next((replica for replica in replicas if replica.failed.done()), None)
-                    if stopped is not None:
-                        raise stopped.failed.result()
-                    with suppress(Unavailable):  # the broker restarts: its log is reached again at the next look
-                        await self._compare(replicas)
-                    await self._wait()
-            finally:
-                await self._give_back(replicas)
+            while not self.done.is_set() and self._current():
+                stopped = next((replica for replica in replicas if replica.failed.done()), None)
+                if stopped is not None:
+                    # Not given back: until it expires, the old session holds what the next one has yet to pin.
+                    raise stopped.failed.result()
+                if any(shared.waiting for shared in self._pins.values()) and not await is_served(self._directory):
+                    self._answer_all(Held(state="closed"))  # the broker has stopped; its log may come back, or not
+                else:
+                    with suppress(Unavailable, Unknown, TimeoutError):  # the broker restarts: try at the next look
+                        async with asyncio.timeout(COMPARING_LIMIT_S):
+                            await self._compare(replicas)
+                await self._wait()
+            await self._give_back(replicas)
 
     async def _follow(self, stack: AsyncExitStack, domain: int) -> Replica:
         checkpoints = FileCheckpoints(self._directory.checkpoints(domain), LocalDisk(), InlineOffload())
@@ -124,7 +159,10 @@ class Keeper:
     async def _compare(self, replicas: list[Replica]) -> None:
         """Make the pins of the live session equal to the holds."""
         wanted = self._current()
+        waiting = {pin: len(self._pins[pin].waiting) for pin in wanted}
         for replica in replicas:
+            if any(waiting.values()):
+                await replica.sync()  # SP7: what is remembered of a pin may be older than its end
             session = await replica.open_session()
             pins = {pin for owner, pin in replica.machine.objects.pins if owner == session.id}
             commands = [*(Pin(pin=pin) for pin in wanted if pin not in pins)]
@@ -134,8 +172,10 @@ class Keeper:
             surplus = [Unpin(pin=pin) for pin in sorted(pins) if pin not in wanted]
             if surplus:
                 await replica.propose(*surplus)
-        for pin in wanted:
-            self._answer(pin, Held(state="pinned"))
+            if replica.session is not session:
+                raise Unavailable("the session ended, and its pins with it: they are made again")
+        for pin, count in waiting.items():
+            self._pins[pin].answer(Held(state="pinned"), count)
 
     async def _give_back(self, replicas: list[Replica]) -> None:
         with suppress(TimeoutError, DrayError):
@@ -144,10 +184,10 @@ class Keeper:
                     await replica.close_session()
 
     def _current(self) -> list[str]:
-        """The holds that have not run out."""
+        """The pins whose holds have not all run out."""
         now = self._clock.boot_ns()
-        self._holds = {pin: until for pin, until in self._holds.items() if until > now}
-        return list(self._holds)
+        self._pins = {pin: shared for pin, shared in self._pins.items() if shared.until_ns > now}
+        return list(self._pins)
 
     async def _wait(self) -> None:
         with suppress(TimeoutError):
@@ -159,16 +199,11 @@ class Keeper:
         self.done.set()
         self._changed.set()
 
-    def _answer(self, pin: str, held: Held) -> None:
-        answer = self._answers.get(pin)
-        if answer is not None and not answer.done():
-            answer.set_result(held)
-
     def _answer_all(self, held: Held) -> None:
-        for pin in list(self._answers):
-            self._answer(pin, held)
-            if held.state == "failed":
-                self._holds.pop(pin, None)
+        for pin, shared in list(self._pins.items()):
+            shared.answer(held, len(shared.waiting))
+            if not shared.relied_on:
+                del self._pins[pin]
 
 
 async def serve(directory: DataDirectory, socket: Path, driver: int) -> None:
@@ -213,9 +248,12 @@ async def _watch(driver: int, keeper: Keeper) -> None:
 
 def main(arguments: list[str]) -> None:
     root, socket, driver = arguments
-    lock = os.open(f"{socket}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock_file = Path(f"{socket}.lock")
+    lock = os.open(lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if lock_file.stat().st_ino != os.fstat(lock).st_ino:
+            return  # the file of a keeper that just ended: the planner starts another one
     except OSError:
         return  # another one serves this driver already
     Path(socket).unlink(missing_ok=True)
@@ -223,6 +261,7 @@ def main(arguments: list[str]) -> None:
         asyncio.run(serve(DataDirectory(Path(root)), Path(socket), int(driver)))
     finally:
         Path(socket).unlink(missing_ok=True)
+        lock_file.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

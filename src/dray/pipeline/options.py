@@ -44,6 +44,7 @@ class ReadOptions:
     include_headers: bool
     fail_on_data_loss: bool
     pin_seconds: int
+    """A read may take this long; its objects are let go sooner if the driver ends."""
 
 
 def parse_options(given: Mapping[str, str]) -> ReadOptions:
@@ -69,7 +70,7 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         min_partitions=_number(options, "minPartitions", 1, MAX_PARTITIONS, 1),
         include_headers=_flag(options, "includeHeaders", default=False),
         fail_on_data_loss=_flag(options, "failOnDataLoss", default=True),
-        pin_seconds=_number(options, "pinSeconds", 10, 7 * 86_400, 3_600),
+        pin_seconds=_number(options, "pinSeconds", 10, 7 * 86_400, 86_400),
     )
 
 

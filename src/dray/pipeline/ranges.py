@@ -8,7 +8,7 @@ a time           the first record that is not older
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dray.errors import Corrupt
+from dray.errors import Corrupt, DrayError
 from dray.machine.index import IndexRow
 from dray.machine.machine import Machine
 from dray.machine.names import domain_of
@@ -16,10 +16,10 @@ from dray.machine.streams import Stream
 from dray.machine.topics import TopicState
 from dray.objects.paths import WalName
 from dray.objects.port import Objects
-from dray.pipeline.errors import BadOption, DataLoss, NoSuchTopic
+from dray.pipeline.errors import BadOption, BrokenObject, DataLoss, NoSuchTopic, broken, told
 from dray.pipeline.options import EARLIEST, LATEST, ByPartition, ReadOptions
 from dray.pipeline.plan import Span
-from dray.records import one_batch, records_of
+from dray.records import Record, one_batch, records_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +107,29 @@ async def _offset_at(found: Found, time_ms: int, objects: Objects) -> int:
         if number is None:
             break
         row = index.row(number)
-        batch = one_batch(await objects.get(_path_of(found.machine, row), row.position, row.position + row.size))
-        for record in records_of(batch, row.start):
+        for record in await _records(found, row, objects):
             if record.offset >= stream.start and record.timestamp >= time_ms:
                 return record.offset
         number += 1  # the log starts inside this batch, behind the record that was meant
     return stream.end
+
+
+async def _records(found: Found, row: IndexRow, objects: Objects) -> list[Record]:
+    """The records of one batch, checked as a task checks them: a wrong time would leave records out (SP3)."""
+    path = _path_of(found.machine, row)
+    facts: dict[str, object] = {
+        "object": path, "topic": found.topic, "partition": found.partition, "stream": found.stream.id,
+        "offset": row.start,
+    }  # fmt: skip
+    try:
+        batch = one_batch(await objects.get(path, row.position, row.position + row.size))
+        if not batch.crc_is_right:
+            raise broken("CRC32C of the batch does not match", **facts)
+        return list(records_of(batch, row.start))
+    except BrokenObject:
+        raise
+    except DrayError as error:
+        raise told(error, **facts) from error
 
 
 def _path_of(machine: Machine, row: IndexRow) -> str:

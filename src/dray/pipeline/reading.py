@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from dray.errors import DrayError
 from dray.objects.port import Objects
-from dray.pipeline.errors import BrokenObject
+from dray.pipeline.errors import broken, told
 from dray.pipeline.plan import Piece
 from dray.pipeline.stores import open_for_reading
 from dray.records import InvalidBatch, one_batch
@@ -123,7 +123,7 @@ async def _fetch(objects: Objects, piece: Piece, group: Sequence[_Range]) -> lis
     buffers = []
     for part, result in zip(group, found, strict=True):
         if isinstance(result, DrayError):
-            raise _broken(piece, part.first_row, str(result)) from result
+            raise told(result, **_facts(piece, part.first_row)) from result  # SP3
         if isinstance(result, BaseException):
             raise result
         buffers.append(result)
@@ -170,12 +170,13 @@ class _Rows:
         try:
             batch = one_batch(buffer)
             if not batch.crc_is_right:
-                raise _broken(piece, row, "CRC32C of the batch does not match")
+                raise broken("CRC32C of the batch does not match", **_facts(piece, row))
             if batch.record_count != piece.counts[row] or batch.is_control:
-                raise _broken(piece, row, f"the batch has {batch.record_count} records, not {piece.counts[row]}")
+                counted = f"the batch has {batch.record_count} records, not {piece.counts[row]}"
+                raise broken(counted, **_facts(piece, row))
             return part_of(batch, piece.bases[row]), batch.has_append_time
         except InvalidBatch as error:
-            raise _broken(piece, row, str(error)) from error  # SP3
+            raise told(error, **_facts(piece, row)) from error  # SP3
 
     def flush(self) -> Iterator[pa.RecordBatch]:
         parts, self._parts, self._held, self._count = self._parts, [], 0, 0
@@ -186,7 +187,7 @@ class _Rows:
         except InvalidBatch as error:
             index = error.facts.get("batch", 0)
             row = self._first_row + (index if isinstance(index, int) else 0)
-            raise _broken(self._piece, row, str(error)) from error
+            raise told(error, **_facts(self._piece, row)) from error
         found = self._clip(found, parts)
         for at in range(0, found.num_rows, ROWS):
             yield _shape(found.slice(at, ROWS), self._piece, self._append_time, self._include_headers)
@@ -230,9 +231,8 @@ def _headers(lists: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(pc.list_value_length(lists), 0), pa.scalar(None, _HEADERS_TYPE), lists)
 
 
-def _broken(piece: Piece, row: int, reason: str) -> BrokenObject:
-    return BrokenObject(
-        "an object does not hold what the index says: check the store, then run the job again",
-        object=piece.path(piece.owners[row]), topic=piece.topic, partition=piece.partition, stream=piece.stream,
-        offset=piece.bases[row], reason=reason,
-    )  # fmt: skip
+def _facts(piece: Piece, row: int) -> dict[str, object]:
+    return {
+        "object": piece.path(piece.owners[row]), "topic": piece.topic, "partition": piece.partition,
+        "stream": piece.stream, "offset": piece.bases[row],
+    }  # fmt: skip

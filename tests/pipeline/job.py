@@ -1,0 +1,44 @@
+"""A Spark driver as a process of its own: `python -m tests.pipeline.job read|hold MASTER DIRECTORY TOPIC`.
+
+read    print what each task read: a line `partition offset key value worker` for each record, in hex
+hold    print the number of records, then wait to be ended
+"""
+
+import os
+import sys
+
+from dray.pipeline.session import build_session
+
+QUICK_START = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+CLUSTER = QUICK_START | {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.cores.max": "2",
+    # Tasks wait for both executors: else the first to come reads everything.
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "180s",
+}
+
+
+def lines_of(rows):
+    """In a task: what is compared, and the daemon of the executor that read it."""
+    for row in rows:
+        yield f"{row.partition} {row.offset} {row.key.hex()} {row.value.hex()} {os.getppid()}"
+
+
+def main(mode: str, master: str, directory: str, topic: str) -> None:
+    spark = build_session("job", master=master, config=QUICK_START if master.startswith("local") else CLUSTER)
+    frame = spark.read.format("dray").options(subscribe=topic, minPartitions="8").load(directory)
+    if mode == "hold":
+        print(frame.count(), flush=True)
+        sys.stdin.read()
+        return
+    print("\n".join(frame.rdd.mapPartitions(lines_of).collect()))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
