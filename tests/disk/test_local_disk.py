@@ -1,5 +1,6 @@
 """The real disk: the contract, and the two refusals that an operator meets."""
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,3 +85,21 @@ def test_an_existing_directory_whose_maker_died_is_synced(tmp_path: Path, monkey
     (tmp_path / "found").mkdir()
     LocalDisk().make_dir(tmp_path / "found" / "new" / "newer")
     assert synced == [tmp_path, tmp_path / "found", tmp_path / "found" / "new"]
+
+
+def test_a_write_that_the_kernel_cuts_short_goes_on_where_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal or a limit may cut any call at any byte, also within a buffer."""
+    whole_writev, whole_write = os.writev, os.write
+    parts = [b"first", b"", b"second and longer", memoryview(bytearray(b"third"))]
+    content = b"".join(parts)
+    for cut in range(len(content) + 1):
+        monkeypatch.setattr(os, "writev", lambda fd, buffers, cut=cut: whole_write(fd, b"".join(buffers)[:cut]))
+        monkeypatch.setattr(os, "write", lambda fd, data: whole_write(fd, data[:3]))
+        file = LocalDisk().create(tmp_path / str(cut))
+        file.write(parts)
+        file.close()
+        monkeypatch.setattr(os, "writev", whole_writev)
+        monkeypatch.setattr(os, "write", whole_write)
+        assert (tmp_path / str(cut)).read_bytes() == content, cut
