@@ -67,7 +67,7 @@ async def test_a_child_makes_the_checkpoint_and_it_is_what_a_fold_of_the_whole_l
             while not list(made.glob("*.checkpoint")):
                 await asyncio.sleep(0.05)
         data = next(made.glob("*.checkpoint")).read_bytes()
-        position, _ = checkpoint.summary(data)
+        position = checkpoint.summary(data).position
         log = ClientLog(tmp_path / "meta.sock", 0)
         whole = Machine()
         await fold_to(whole, log, Position(position))
