@@ -67,7 +67,7 @@ async def fill(root: Path, rows: int) -> None:
                 )
             store = FileCheckpoints(directory.checkpoints(0), effects.disk, offload)
             folder = ChildFolder(socket=directory.socket, domain=0, directory=directory.checkpoints(0))
-            await Checkpointer(catalog, store, folder, effects.clock, offload, due_bytes=1).step()
+            await Checkpointer(catalog, store, folder, effects.clock, due_bytes=1).step()
     finally:
         lock.release()
         offload.close()

@@ -21,7 +21,7 @@ from typing import Final
 
 from bench._brokers import ROOT, BadRun, Samples, cpu_seconds, create_topic, rdkafka_produce
 from bench._spark_rows import fill
-from bench._targets import DRAY, Running, running
+from bench._targets import DRAY, Running, Target, running
 from bench.harness import Absolute, Case, Comparison, Report
 from dray.pipeline.filters import Pruning
 from dray.pipeline.options import parse_options
@@ -29,6 +29,8 @@ from dray.pipeline.planning import plan_read
 from tools.peers.process import run, spawn, stop
 from tools.peers.spark_kafka import jars
 
+OWN: Final = Target(name="dray for spark", start=DRAY.start)
+"""A broker with this one topic: bare decoding reads all of its objects."""
 PARTITIONS: Final = 16
 RECORD_BYTES: Final = 1024
 RECORDS: Final = 976_563
@@ -71,7 +73,7 @@ class Talker:
 @cache
 def filled() -> tuple[Running, str]:
     """A broker with the topic in it."""
-    broker = running(DRAY)
+    broker = running(OWN)
     topic = create_topic(broker, PARTITIONS)
     rdkafka_produce(broker, topic, RECORDS, RECORD_BYTES)
     return broker, topic

@@ -1,6 +1,6 @@
 """A Spark driver as a process of its own: `python -m tests.pipeline.job read|hold MASTER DIRECTORY TOPIC`.
 
-read    print what each task read: a line `partition offset key value worker` for each record, in hex
+read    print what each task read: a line for each record, its columns and who read it, as Python writes them
 hold    print the number of records, then wait to be ended
 """
 
@@ -26,12 +26,15 @@ CLUSTER = QUICK_START | {
 def lines_of(rows):
     """In a task: what is compared, and the daemon of the executor that read it."""
     for row in rows:
-        yield f"{row.partition} {row.offset} {row.key.hex()} {row.value.hex()} {os.getppid()}"
+        stamp_ms = int(row.timestamp.timestamp() * 1000 + 0.5)
+        headers = None if row.headers is None else [(header.key, header.value) for header in row.headers]
+        columns = (row.topic, row.partition, row.offset, row.key, row.value, stamp_ms, row.timestampType, headers)
+        yield repr((columns, os.getppid()))
 
 
 def main(mode: str, master: str, directory: str, topic: str) -> None:
     spark = build_session("job", master=master, config=QUICK_START if master.startswith("local") else CLUSTER)
-    frame = spark.read.format("dray").options(subscribe=topic, minPartitions="8").load(directory)
+    frame = spark.read.format("dray").options(subscribe=topic, minPartitions="8", includeHeaders="true").load(directory)
     if mode == "hold":
         print(frame.count(), flush=True)
         sys.stdin.read()

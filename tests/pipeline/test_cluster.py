@@ -1,5 +1,6 @@
 """The same job on a cluster of one master and two workers, made of the pyspark wheel alone."""
 
+import ast
 import os
 import socket
 import subprocess
@@ -10,7 +11,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.pipeline.parts import broker_process, consumed, create, numbered, produce, wait_until
+from dray.pipeline.java import find_java_home
+from tests.pipeline.parts import Row, broker_process, consumed, create, numbered, produce, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -20,6 +22,8 @@ ENVIRON = {
     "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1",
     "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
 }  # fmt: skip
+
+ODD = [(None, b"", [("a", b"1"), ("a", None)], 0), (b"", None, [("", b"")], 1), (b"k", b"v", [("one", b"two")], 2)]
 
 
 def free_port() -> int:
@@ -31,9 +35,11 @@ def free_port() -> int:
 @contextmanager
 def part(log: Path, name: str, *arguments: str):
     """One process of the cluster; it writes what it does into `log`."""
+    home = find_java_home(os.environ)
+    java = {} if home is None else {"JAVA_HOME": str(home)}
     command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1", *arguments]
     with log.open("wb") as output:
-        process = subprocess.Popen(command, env=os.environ | ENVIRON, stdout=output, stderr=output)
+        process = subprocess.Popen(command, env=os.environ | ENVIRON | java, stdout=output, stderr=output)
         try:
             yield process
         finally:
@@ -60,12 +66,13 @@ def test_a_cluster_gives_the_same_rows(cluster, tmp_path):
     """R-143, R-165."""
     with broker_process(tmp_path / "data") as started:
         create(started.bootstrap, "wide", 3)
-        produce(started.bootstrap, "wide", numbered(0, 3_000, 3), batch_size=4_000, compression_type="zstd")
+        produce(started.bootstrap, "wide", [*numbered(0, 3_000, 3), *ODD], batch_size=4_000, compression_type="zstd")
         command = [sys.executable, "-m", "tests.pipeline.job", "read", cluster, str(tmp_path / "data"), "wide"]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert ran.returncode == 0, ran.stderr[-3_000:]
         expected = consumed(started.bootstrap, "wide", 3)
-    rows = [line.split() for line in ran.stdout.splitlines()]
-    found = sorted((int(row[0]), int(row[1]), bytes.fromhex(row[2]), bytes.fromhex(row[3])) for row in rows)
-    assert found == [(row.partition, row.offset, row.key, row.value) for row in expected]
-    assert len({row[4] for row in rows}) == 2  # both workers read
+    rows = [ast.literal_eval(line) for line in ran.stdout.splitlines()]
+    found = [Row(*columns[:7], None if columns[7] is None else tuple(columns[7])) for columns, _ in rows]
+    assert sorted(found) == expected
+    assert any(row.headers for row in found)
+    assert len({reader for _, reader in rows}) == 2  # both workers read
