@@ -124,7 +124,10 @@ def write_readme(modules: Sequence[str], out: Path, readme: Path) -> int:
     documents = {module: json.loads(path.read_text(encoding="utf-8")) for module, path in paths.items()}
     runs = "\n".join(f"- {module}: {_conditions(document)}" for module, document in documents.items())
     rows = table([Outcome(**case) for document in documents.values() for case in document["cases"]])
-    readme.write_text(f"{head}{BEGIN}\n\n{rows}\n{runs}\n\n{END}{tail}", encoding="utf-8")
+    versions = {name: version for one in documents.values() for name, version in one["machine"]["libraries"].items()}
+    used = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+    text = f"{head}{BEGIN}\n\n{rows}\n{runs}\n\nLibraries: {used}.\n\n{END}{tail}"
+    readme.write_text(text, encoding="utf-8")
     return 0
 
 
