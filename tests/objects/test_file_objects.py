@@ -1,13 +1,15 @@
 """Objects in a directory: the contract on a real and on a fake disk, a crash at every call, and bad disks."""
 
 import asyncio
+import itertools
 import random
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from dray.disk import LocalDisk
+from dray.disk import LocalDisk, SyncFailed
 from dray.errors import DrayError
 from dray.ids import SeededEntropy
 from dray.objects.files import TEMPORARY, FileObjects
@@ -312,3 +314,61 @@ async def test_a_dead_machine_acknowledges_nothing() -> None:
     disk.power_off()
     with pytest.raises(PowerLoss):
         await objects.put(NAME, [BODY])
+
+
+async def test_a_put_beside_a_directory_sync_that_fails_is_not_acknowledged(tmp_path: Path) -> None:
+    """O6, O7: a disk tells a failure once. The puts whose links the failed sync was to save hear of it too."""
+    inside, others_wait = threading.Event(), threading.Event()
+
+    class TellsOnce(LocalDisk):
+        """The first sync of the directory takes until the others wait for it, and fails; all others succeed."""
+
+        def sync_dir(self, path: Path) -> None:
+            if path.name == "dir" and not inside.is_set():
+                inside.set()
+                others_wait.wait(30)
+                raise SyncFailed("lost", path=path)
+            super().sync_dir(path)
+
+    (tmp_path / "dir").mkdir()
+    offload = ThreadOffload(8)
+    objects = FileObjects(tmp_path, TellsOnce(), offload)
+    await objects.open()
+    objects._made.add(tmp_path / "dir")
+    puts = [asyncio.ensure_future(objects.put(f"dir/{number}", [b"x"])) for number in range(4)]
+    while not all((tmp_path / "dir" / str(number)).exists() for number in range(4)):
+        await asyncio.sleep(0.01)
+    others_wait.set()
+    outcomes = await asyncio.gather(*puts, return_exceptions=True)
+    offload.close()
+    assert [type(outcome) for outcome in outcomes] == [PutUnknown] * 4
+
+
+async def test_puts_that_wait_for_one_sync_share_the_next(tmp_path: Path) -> None:
+    """O6, with threads: the first sync is held until the other seven have asked for theirs."""
+    syncs: list[Path] = []
+    linked = threading.Event()
+
+    class Counting(LocalDisk):
+        def sync_dir(self, path: Path) -> None:
+            if path.name == "dir":
+                syncs.append(path)
+                linked.wait(30)
+            super().sync_dir(path)
+
+    (tmp_path / "dir").mkdir()
+    offload = ThreadOffload(8)
+    objects = FileObjects(tmp_path, Counting(), offload)
+    await objects.open()
+    objects._made.add(tmp_path / "dir")
+    asked: list[int] = []
+    numbers = itertools.count()
+    sync = objects._sync_of(tmp_path / "dir")
+    sync._tickets = map(lambda number: asked.append(number) or number, numbers)  # type: ignore[assignment]
+    puts = [asyncio.ensure_future(objects.put(f"dir/{number}", [b"x"])) for number in range(8)]
+    while len(asked) < 9:  # each put, and the sync that runs
+        await asyncio.sleep(0.01)
+    linked.set()
+    await asyncio.gather(*puts)
+    offload.close()
+    assert len(syncs) == 2

@@ -3,8 +3,9 @@
 A put writes a temporary file, syncs it, links it to its name and syncs the
 directory, in one hop off the loop. The link is what makes a put create-only,
 and it is made only when every byte is on the disk, so a name never leads to
-a torn object. Puts side by side each sync the directory: the file system
-joins them in one commit.
+a torn object. Concurrent puts into one directory share its sync, which starts
+after the last of their links: a disk tells a failure once, so a second sync
+beside the one that failed would be told that all is well.
 
 A name that exists is settled by syncing the file and its directory and
 comparing the bytes: whoever linked it may have died before its own sync.
@@ -22,6 +23,7 @@ Invariants
 
 import contextlib
 import itertools
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
@@ -56,7 +58,7 @@ class FileObjects:
         self._names = itertools.count()
         self._process = (entropy or SystemEntropy()).random_bytes(8).hex()
         self._made: set[Path] = set()
-        self._failed: set[Path] = set()
+        self._syncs: dict[Path, _SharedSync] = {}
 
     async def open(self) -> None:
         """Make the directory and remove what earlier puts left unfinished."""
@@ -119,23 +121,18 @@ class FileObjects:
 
     def _put(self, target: Path, parts: Sequence[Buffer]) -> bool:
         """Whether the name now durably holds these bytes; else it durably holds others."""
-        if target.parent in self._failed:
+        sync = self._sync_of(target.parent)
+        if sync.failed:
             raise PutUnknown("an earlier sync of this directory failed: check the disk, then restart", path=target)
         mine = self._place(target, parts)
         try:
-            self._sync(target.parent)  # O6: after the link, before the ack
+            sync.run()  # O6: after the link, before the ack
         except DrayError as error:
             raise PutUnknown("the object has its name, but the disk did not confirm it", path=target) from error
         return mine
 
-    def _sync(self, directory: Path) -> None:
-        if directory in self._failed:
-            raise SyncFailed("an earlier sync of this directory failed", path=directory)  # O7
-        try:
-            self._disk.sync_dir(directory)
-        except SyncFailed:
-            self._failed.add(directory)  # O7
-            raise
+    def _sync_of(self, directory: Path) -> "_SharedSync":
+        return self._syncs.setdefault(directory, _SharedSync(directory, self._disk))
 
     def _place(self, target: Path, parts: Sequence[Buffer]) -> bool:
         """Bring the bytes under their name; False if it holds others. The directory is left to be synced."""
@@ -197,7 +194,7 @@ class FileObjects:
             return
         self._disk.remove(target)
         try:
-            self._sync(target.parent)
+            self._sync_of(target.parent).run()
         except DrayError as error:
             raise StoreUnavailable("the disk did not confirm the removal: repeat it", path=target) from error
 
@@ -218,6 +215,34 @@ class FileObjects:
                 found.append((path, ObjectInfo(path=path, size=stat.size, modified_ms=stat.modified_ms)))
         found.sort(key=lambda entry: entry[0], reverse=True)
         return [entry for _, entry in found]
+
+
+class _SharedSync:
+    """Syncs of one directory by the threads that put into it, one at a time, shared by all who asked before it began."""
+
+    def __init__(self, directory: Path, disk: Disk) -> None:
+        self.failed = False
+        self._directory = directory
+        self._disk = disk
+        self._tickets = itertools.count()
+        self._covered = 0
+        self._one = threading.Lock()
+
+    def run(self) -> None:
+        """Return after a sync that began after this call (O6)."""
+        ticket = next(self._tickets)
+        with self._one:
+            if self.failed:
+                raise SyncFailed("an earlier sync of this directory failed", path=self._directory)  # O7
+            if ticket < self._covered:
+                return
+            covered = next(self._tickets)
+            try:
+                self._disk.sync_dir(self._directory)
+            except SyncFailed:
+                self.failed = True  # O7
+                raise
+            self._covered = covered
 
 
 def _fits(path: str, prefix: str) -> bool:
