@@ -218,7 +218,7 @@ class FileObjects:
 
 
 class _SharedSync:
-    """Syncs of one directory by the threads that put into it, one at a time, shared by all who asked before it began."""
+    """Syncs of one directory by the threads that put into it: one at a time, for all who asked before it began."""
 
     def __init__(self, directory: Path, disk: Disk) -> None:
         self.failed = False
