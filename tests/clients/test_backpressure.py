@@ -3,9 +3,13 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from dray.records import NewRecord, batches, build_batch, records_of
 from tests.clients.failing import FailingBroker
 from tests.golden.asking import PRODUCE, Asker, batch, produce_request, records_in, schema
+
+pytestmark = pytest.mark.slow
 
 MIB = 1 << 20
 CONNECTIONS = 50

@@ -24,6 +24,8 @@ from tests.clients.failing import FailingBroker
 from tests.clients.test_hardship import Deliveries
 from tests.golden.asking import Asker, records_in
 
+pytestmark = pytest.mark.slow
+
 SEED = 20261116
 PARTITIONS = 2
 TOPIC = "orders"

@@ -16,6 +16,8 @@ from dray.sim.objects import FaultyObjects, ObjectFaults
 from dray.testing import broker
 from tests.clients.kinds import AT_MS, CONFLUENT, KAFKA_PYTHON, Written
 
+pytestmark = pytest.mark.slow
+
 SEED = 20261115
 
 

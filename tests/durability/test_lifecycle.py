@@ -15,6 +15,8 @@ from confluent_kafka import Producer, TopicPartition
 from tests.clients.kinds import AT_MS, CONFLUENT, Written, confluent_consumer
 from tests.durability.daemon import DRAYD, Drayd
 
+pytestmark = pytest.mark.slow
+
 DRAIN_S = 30
 
 

@@ -14,6 +14,8 @@ from tests.golden.asking import Asker
 from tests.hostile.watching import MIB, unharmed
 from tests.records.batch_samples import batch_of, resealed
 
+pytestmark = pytest.mark.slow
+
 LARGEST = 1_048_588 - 61
 ZEROS = bytes(MIB)
 

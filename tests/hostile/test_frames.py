@@ -12,6 +12,8 @@ from tests.golden.asking import API_VERSIONS, Asker
 from tests.hostile.frames import TOPIC, good_frames, newest_frames, sealed, spoiled
 from tests.hostile.watching import MIB, unharmed
 
+pytestmark = pytest.mark.slow
+
 SEED = 20261115
 ANSWER_S = 60
 WORKERS = 8

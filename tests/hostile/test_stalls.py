@@ -2,11 +2,15 @@
 
 import asyncio
 
+import pytest
+
 from dray.clock import SystemClock
 from dray.servers.kafka.messages.api_versions import ApiVersionsRequest
 from tests.durability.daemon import Drayd
 from tests.golden.asking import API_VERSIONS, Asker
 from tests.hostile.test_bombs import as_batch, bombs
+
+pytestmark = pytest.mark.slow
 
 STALL_NS = 50_000_000
 ATTEMPTS = 6

@@ -16,6 +16,8 @@ from dray.testing import broker
 from tests.cli.test_serving import ANY, Serving, live_sessions, serving
 from tests.golden.asking import Asker, batch, records_in
 
+pytestmark = pytest.mark.slow
+
 SESSION = ("--set", "session.ttl=3s", "--set", "session.keepalive=1s")
 
 

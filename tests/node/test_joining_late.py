@@ -17,6 +17,8 @@ from dray.replica.checkpointer import Checkpointer
 from dray.replica.checkpoints import FileCheckpoints
 from dray.replica.child import ChildFolder
 
+pytestmark = pytest.mark.slow
+
 TOPICS = 12
 
 
