@@ -12,6 +12,7 @@ from tests.durability.daemon import Drayd
 from tests.durability.histories import KITS, assert_valid, freezes, kills, run_history
 
 SEED = 20261115
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +102,6 @@ async def test_a_bad_store_loses_and_doubles_nothing(tmp_path: Path, kit: str) -
     assert len(judgement.history.faults) >= 4
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("idempotent", [True, False], ids=["idempotent", "plain"])
 @pytest.mark.parametrize("kit", KITS)
 async def test_kills_and_freezes_for_minutes(drayd: Drayd, tmp_path: Path, kit: str, idempotent: bool) -> None:
@@ -123,7 +123,6 @@ async def test_kills_and_freezes_for_minutes(drayd: Drayd, tmp_path: Path, kit: 
     assert_valid(judgement, 10_000)
 
 
-@pytest.mark.slow
 async def test_two_hundred_thousand_sends_without_a_fault(drayd: Drayd, tmp_path: Path) -> None:
     """T01."""
     judgement = await run_history(
@@ -141,7 +140,6 @@ async def test_two_hundred_thousand_sends_without_a_fault(drayd: Drayd, tmp_path
     assert_valid(judgement, 200_000)
 
 
-@pytest.mark.slow
 async def test_a_store_that_is_away_for_minutes(tmp_path: Path) -> None:
     """T11: no ack while it is away, and everything goes on when it is back."""
     store = Store()

@@ -18,7 +18,7 @@ def test_every_example_is_expected_to_say_something():
     assert {path.name for path in EXAMPLES} == set(SAYS)
 
 
-SLOW = {"orders_in_sql.py"}
+SLOW = {"first_steps.py", "orders_in_sql.py"}
 CASES = [pytest.param(path, marks=pytest.mark.slow if path.name in SLOW else (), id=path.name) for path in EXAMPLES]
 
 

@@ -20,6 +20,8 @@ from dray.topics.service import NewTopic, TopicService
 
 from .test_metadata import metadata
 
+pytestmark = pytest.mark.slow  # each command is a process
+
 
 @pytest.fixture
 def effects():
