@@ -260,6 +260,8 @@ def test_a_relation_names_both_settings_and_where_they_came_from():
     assert 'session.ttl is the default, session.keepalive is "10s" from env DRAY__SESSION__KEEPALIVE' in told
     load_from(env={"DRAY__SESSION__KEEPALIVE": "5s"})
     assert "at most a third" in problems_of(env={"DRAY__SESSION__KEEPALIVE": "5001ms"})
+    short = {"DRAY__SESSION__TTL": "2999ms", "DRAY__SESSION__KEEPALIVE": "900ms"}
+    assert "session.ttl must be at least 3s" in problems_of(env=short)
 
 
 @pytest.mark.parametrize("argument", ["store.wait", "", "=5", PASSWORD])

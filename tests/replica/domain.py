@@ -33,8 +33,10 @@ async def new_log() -> MemoryLog:
     return log
 
 
-def identity(name: str, *, instance: bytes | None = None, owner: bool = False) -> Identity:
-    return Identity(name=name, instance=instance or name.encode().ljust(16, b"-"), kind=SessionKind.BROKER, owner=owner)
+def identity(
+    name: str, *, instance: bytes | None = None, owner: bool = False, kind: SessionKind = SessionKind.BROKER
+) -> Identity:
+    return Identity(name=name, instance=instance or name.encode().ljust(16, b"-"), kind=kind, owner=owner)
 
 
 def replica_on(

@@ -7,7 +7,7 @@ import pytest
 from dray.log import envelope
 from dray.log.port import BEFORE_ALL
 from dray.machine import commands
-from dray.machine.commands import Close, CreateTopic, Expire, KeepAlive
+from dray.machine.commands import Close, CreateTopic, Expire, KeepAlive, SessionKind
 from dray.machine.verdicts import Done, TopicCreated
 from dray.replica.errors import CommitUnknown, Diverged, NotServing, Superseded
 from dray.replica.replica import Replica
@@ -134,6 +134,19 @@ async def test_a_silent_session_is_expired_by_an_observer_and_its_late_entry_is_
         while session.id in observer.machine.sessions.live:
             await asyncio.sleep(0.02)
         assert observer.machine.sessions.is_ended(session.id)
+
+
+async def test_a_tool_expires_nobody_however_long_a_broker_is_silent():
+    """RP6: a broker with a long ttl lives beside a tool that knows only the default."""
+    log = await new_log()
+    dead, tool = replica_on(log.handle(), "broker-1"), replica_on(log.handle(), "spark", kind=SessionKind.TOOL)
+    async with running(tool):
+        own = await tool.open_session()
+        async with running(dead):
+            session = await dead.open_session()
+        while tool.machine.sessions.live[own.id].last_n < 12:  # far beyond a ttl and any patience
+            await asyncio.sleep(0.02)
+        assert session.id in tool.machine.sessions.live
 
 
 async def test_a_replica_whose_session_expired_opens_a_new_one_and_repeats_what_was_dead():

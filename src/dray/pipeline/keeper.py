@@ -33,6 +33,7 @@ from dray.disk import LocalDisk
 from dray.errors import DrayError, Unavailable, Unknown
 from dray.ids import SystemEntropy
 from dray.log.client import ClientLog
+from dray.log.sockets import bind_unix
 from dray.machine.commands import Pin, SessionKind, Unpin
 from dray.machine.verdicts import Pinned
 from dray.node.directory import DataDirectory
@@ -42,6 +43,7 @@ from dray.pipeline.pins import MESSAGE_BYTES, Held, Hold
 from dray.replica.checkpoints import FileCheckpoints, newest_machine
 from dray.replica.replica import Replica
 from dray.replica.session import Identity
+from dray.replica.writer import SHORTEST_TTL_MS, Timing
 
 LOOK_S: Final = 0.5
 """How often holds are compared with the pins that the machine has."""
@@ -152,6 +154,7 @@ class Keeper:
             ),
             clock=self._clock,
             entropy=entropy,
+            timing=Timing(keepalive_ms=SHORTEST_TTL_MS // 3),
             checkpoints=checkpoints,
         )
         return await stack.enter_async_context(replica.running())
@@ -220,7 +223,7 @@ async def serve(directory: DataDirectory, socket: Path, driver: int) -> None:
             await writer.drain()
         writer.close()
 
-    server = await asyncio.start_unix_server(answer, str(socket), limit=MESSAGE_BYTES)
+    server = await asyncio.start_unix_server(answer, sock=bind_unix(socket), limit=MESSAGE_BYTES)
     try:
         await keeper.run()
     finally:
@@ -256,7 +259,6 @@ def main(arguments: list[str]) -> None:
             return  # the file of a keeper that just ended: the planner starts another one
     except OSError:
         return  # another one serves this driver already
-    Path(socket).unlink(missing_ok=True)
     try:
         asyncio.run(serve(DataDirectory(Path(root)), Path(socket), int(driver)))
     finally:

@@ -12,6 +12,8 @@ Invariants
     RP3  After a jump over a gap, what was in flight stays unknown (Q3).
     RP4  A replica that contradicts the log stops for good (Q6).
     RP5  Whoever could not append for two thirds of a ttl stops serving (Q5).
+    RP6  A tool expires nobody: it does not know the ttl that the brokers were
+         configured with.
 """
 
 import asyncio
@@ -62,6 +64,7 @@ class Replica:
     ) -> None:
         self.machine = machine
         self.timing = timing or Timing()
+        self._is_tool = identity.kind is SessionKind.TOOL
         self._log = log
         self._clock = clock
         self._checkpoints = checkpoints
@@ -279,6 +282,8 @@ class Replica:
 
     def due_for_expiry(self) -> Sequence[tuple[SessionId, int]]:
         """Sessions that this replica may propose to expire (Q5); an older broker goes first."""
+        if self._is_tool:
+            return ()  # RP6
         own = self._writer.own_id
         elders = sum(
             1

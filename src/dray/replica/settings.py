@@ -6,6 +6,7 @@ from typing import Self
 from pydantic import model_validator
 
 from dray.config import Section
+from dray.replica.writer import SHORTEST_TTL_MS
 
 
 class SessionSettings(Section):
@@ -19,6 +20,8 @@ class SessionSettings(Section):
 
     @model_validator(mode="after")
     def _keepalives_outpace_expiry(self) -> Self:
+        if self.ttl < timedelta(milliseconds=SHORTEST_TTL_MS):
+            raise ValueError(f"session.ttl must be at least {SHORTEST_TTL_MS // 1_000}s")
         # One lost keep-alive must not cost the session: three fit into a ttl.
         if 3 * self.keepalive > self.ttl:
             raise ValueError("session.keepalive must be at most a third of session.ttl")
