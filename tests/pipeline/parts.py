@@ -230,9 +230,14 @@ def wait_until(condition, limit_s: float = 90) -> None:
 
 
 def produce(bootstrap: str, topic: str, records, **config: object) -> None:
-    """Send records (key, value, headers, partition) and wait until each is acknowledged."""
+    """Send records (key, value, headers, partition) and wait until each is acknowledged.
+
+    What fits into one batch of a partition is one request, so one object: nothing is sent before it is full or all
+    are given.
+    """
     failed = []
-    producer = Producer({"bootstrap.servers": bootstrap} | {key.replace("_", "."): v for key, v in config.items()})
+    chosen = {key.replace("_", "."): value for key, value in config.items()}
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 60_000} | chosen)
     for key, value, headers, partition in records:
         while True:
             try:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -69,6 +70,18 @@ def test_a_plan_outlives_retention_deletion_and_a_killed_broker(hasty):
     assert not pins_of(hasty.directory)
     with pytest.raises(BrokenObject, match=r"load the DataFrame again.*no such object"):
         read(plan)
+
+
+def test_a_long_directory_for_temporary_files_is_no_obstacle(hasty, tmp_path, monkeypatch):
+    """A container of a Spark cluster has one of more bytes than the address of a socket holds."""
+    deep = tmp_path / ("c" * 120)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    produce(hasty.bootstrap, "far", numbered(0, 10))
+    with driver_process() as driver:
+        assert len(read(make_plan(hasty.directory, driver, subscribe="far"))) == 10
+        assert len(pins_of(hasty.directory)) == 1
+    wait_until(lambda: not pins_of(hasty.directory))
 
 
 def test_nothing_dies_between_the_cut_and_its_pin(hasty, driver, monkeypatch):

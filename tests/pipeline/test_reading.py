@@ -58,7 +58,7 @@ def test_a_plan_in_many_tasks_holds_each_record_once(running, driver, monkeypatc
 
 def test_offsets_cut_inside_batches(running, driver):
     directory, bootstrap = running
-    produce(bootstrap, "cut", numbered(0, 1_000), linger_ms=50)
+    produce(bootstrap, "cut", numbered(0, 1_000))
     for start, end in ((0, 1_000), (1, 999), (500, 501), (300, 300), (999, 1_000)):
         plan = make_plan(
             directory, driver, subscribe="cut", startingOffsets=f'{{"cut":{{"0":{start}}}}}',

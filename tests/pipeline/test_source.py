@@ -47,7 +47,7 @@ def test_rows_equal_a_consumers_and_filters_keep_their_meaning(spark, running):
 def test_filters_spare_objects_where_spark_hands_them_over_and_harm_nothing_where_not(spark, running, store):
     """SP2: a source that can take filters fails every read in a session that does not give them, unless it minds."""
     for n in range(4):
-        produce(running.bootstrap, "pruned", numbered(n * 100, 100), linger_ms=60_000)  # one request, so one object
+        produce(running.bootstrap, "pruned", numbered(n * 100, 100))
     address, asked = store.serve(running.directory / "objects"), set()
     store.before = lambda name: asked.add(name)
     switch, found = "spark.sql.python.filterPushdown.enabled", {}

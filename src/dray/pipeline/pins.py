@@ -26,6 +26,7 @@ from typing import Final, Literal
 import msgspec
 
 from dray.ids import SystemEntropy
+from dray.log.sockets import reachable_path
 from dray.node.directory import DataDirectory
 from dray.pipeline.errors import NotPinned
 
@@ -87,7 +88,8 @@ def socket_of(directory: DataDirectory, driver: int) -> Path:
 
 async def _ask(socket: Path, request: Hold) -> Held | None:
     try:
-        reader, writer = await asyncio.open_unix_connection(str(socket), limit=MESSAGE_BYTES)
+        with reachable_path(socket) as name:
+            reader, writer = await asyncio.open_unix_connection(name, limit=MESSAGE_BYTES)
     except OSError:
         return None
     try:
