@@ -48,8 +48,10 @@ class Shop(threading.Thread):
             self.order(50)
 
     def close(self) -> None:
+        """Take no more orders, and let go of the broker before it stops."""
         self._closing.set()
         self.join()
+        self._producer.close()
 
 
 def held(address: str) -> int:
