@@ -30,15 +30,15 @@ class Pressure:
     def __init__(self, *, limit: int, high: int) -> None:
         self.unacked = 0
         self._limit = limit
-        self._high = high
-        self._low = high // 2
+        self.high: Final = high
+        self._low = high * 3 // 4
         self._relieved = asyncio.Event()
         self._relieved.set()
         self._empty: asyncio.Event | None = None
 
     @property
     def over(self) -> bool:
-        """Servers stop reading while this holds: from the high mark until half of it."""
+        """Servers stop reading while this holds: from the high mark until three quarters of it."""
         return not self._relieved.is_set()
 
     def take(self, size: int) -> None:
@@ -47,7 +47,7 @@ class Pressure:
         if unacked > self._limit and self.unacked:
             raise Busy("too much waits to be stored", waiting_bytes=self.unacked, limit_bytes=self._limit)
         self.unacked = unacked
-        if unacked > self._high:
+        if unacked > self.high:
             self._relieved.clear()
 
     def pin(self, size: int) -> None:

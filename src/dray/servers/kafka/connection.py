@@ -281,6 +281,8 @@ class Connection(asyncio.BufferedProtocol):
             self._queue.popleft()
             self._running += 1
             self._running_api = api
+            if api.bulk:
+                self._core.relief.begin(exchange.charge)  # SV2
             if api.overlaps:
                 exchange.turn = self._last_turn = Turn(self._last_turn)
             exchange.task = self._core.tasks.create_task(self._serve(exchange))
@@ -352,6 +354,8 @@ class Connection(asyncio.BufferedProtocol):
         exchange.message = None  # lets go of the frame
         exchange.turn.pass_on()
         self._running -= 1
+        if exchange.route.api.bulk:
+            self._core.relief.end(exchange.charge)
         exchange.route.duration.observe((self._core.clock.boot_ns() - exchange.begun_ns) / 1e9)
         self._flush()
         if self._lost:

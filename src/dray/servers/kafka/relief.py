@@ -3,12 +3,18 @@
 The produce service tells when its buffers are over their mark. From then on
 nothing is read from connections that produce, so that a slow store fills the
 sockets of its clients and not our memory; all others are served as ever. On
-relief they go on one after another, as long as it lasts.
+relief they go on one after another, who waited longest first, as long as it
+lasts; nobody overtakes them.
+
+The service counts a batch when it is validated, and by then hundreds of
+connections may have been read from in the same turn of the loop. So requests
+that carry records are counted here too, from the moment they are begun.
 
 Invariants
-    SV2  While the buffers are over their mark, no further request is taken
-         from a connection that has produced; when they are relieved, every
-         such connection is asked to go on.
+    SV2  While the buffers, or the requests on their way into them, are over
+         the mark, no further request is taken from a connection that has
+         produced; when they are relieved, every such connection is asked to
+         go on.
 """
 
 import asyncio
@@ -23,6 +29,11 @@ class Pressure(Protocol):
     @property
     def over(self) -> bool: ...
 
+    @property
+    def high(self) -> int:
+        """The mark, in bytes."""
+        ...
+
     async def relief(self) -> None: ...
 
 
@@ -33,7 +44,23 @@ class Relief:
         self._pressure = pressure
         self._tasks = tasks
         self._line: dict[Waiter, None] = {}
+        self._called: Waiter | None = None
         self._watch: asyncio.Task[None] | None = None
+        self._begun_bytes = 0
+        self._room = asyncio.Event()
+        self._room.set()
+
+    def begin(self, size: int) -> None:
+        """A request with records is on its way."""
+        self._begun_bytes += size
+        if self._pressure is not None and self._begun_bytes > self._pressure.high:
+            self._room.clear()
+
+    def end(self, size: int) -> None:
+        """That request has its answer."""
+        self._begun_bytes -= size
+        if self._pressure is not None and self._begun_bytes <= self._pressure.high * 3 // 4:
+            self._room.set()
 
     @property
     def waiting(self) -> int:
@@ -41,9 +68,9 @@ class Relief:
 
     def admits(self, waiter: Waiter) -> bool:
         """Whether a producer may be read from. If not, its `go_on` is called when that may have changed (SV2)."""
-        if self._pressure is None or not self._pressure.over:
+        if self._pressure is None or (not self._over(self._pressure) and (not self._line or waiter is self._called)):
             return True
-        self._line[waiter] = None
+        self._line.setdefault(waiter)
         if self._watch is None:
             self._watch = self._tasks.create_task(self._wake(self._pressure))
         return False
@@ -56,17 +83,18 @@ class Relief:
         if self._watch is not None:
             self._watch.cancel()
 
+    def _over(self, pressure: Pressure) -> bool:
+        return pressure.over or not self._room.is_set()
+
     async def _wake(self, pressure: Pressure) -> None:
         try:
             while self._line:
                 await pressure.relief()
-                if not self._line:
-                    return
-                waiter = next(iter(self._line))
-                del self._line[waiter]
-                waiter.go_on()
-                # Its batches are counted once its handlers have run: two turns of the loop.
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
+                await self._room.wait()
+                while self._line and not self._over(pressure):
+                    self._called = next(iter(self._line))
+                    del self._line[self._called]
+                    self._called.go_on()
+                self._called = None
         finally:
             self._watch = None
