@@ -3,8 +3,6 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.done
 TEST_WORKERS ?= 2
-# The tests start hundreds of interpreters: each would compile everything again.
-unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo test test-peers quick check bench sim lock format clean
 

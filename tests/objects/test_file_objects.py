@@ -5,6 +5,7 @@ import itertools
 import random
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -316,6 +317,20 @@ async def test_a_dead_machine_acknowledges_nothing() -> None:
         await objects.put(NAME, [BODY])
 
 
+@asynccontextmanager
+async def in_threads(root: Path, disk: LocalDisk) -> AsyncIterator[FileObjects]:
+    """A store whose puts run side by side, and whose directory `dir` is there already."""
+    (root / "dir").mkdir()
+    offload = ThreadOffload(8)
+    objects = FileObjects(root, disk, offload)
+    await objects.open()
+    objects._made.add(root / "dir")
+    try:
+        yield objects
+    finally:
+        offload.close()
+
+
 async def test_a_put_beside_a_directory_sync_that_fails_is_not_acknowledged(tmp_path: Path) -> None:
     """O6, O7: a disk tells a failure once. The puts whose links the failed sync was to save hear of it too."""
     inside, others_wait = threading.Event(), threading.Event()
@@ -330,17 +345,12 @@ async def test_a_put_beside_a_directory_sync_that_fails_is_not_acknowledged(tmp_
                 raise SyncFailed("lost", path=path)
             super().sync_dir(path)
 
-    (tmp_path / "dir").mkdir()
-    offload = ThreadOffload(8)
-    objects = FileObjects(tmp_path, TellsOnce(), offload)
-    await objects.open()
-    objects._made.add(tmp_path / "dir")
-    puts = [asyncio.ensure_future(objects.put(f"dir/{number}", [b"x"])) for number in range(4)]
-    while not all((tmp_path / "dir" / str(number)).exists() for number in range(4)):
-        await asyncio.sleep(0.01)
-    others_wait.set()
-    outcomes = await asyncio.gather(*puts, return_exceptions=True)
-    offload.close()
+    async with in_threads(tmp_path, TellsOnce()) as objects:
+        puts = [asyncio.ensure_future(objects.put(f"dir/{number}", [b"x"])) for number in range(4)]
+        while not all((tmp_path / "dir" / str(number)).exists() for number in range(4)):
+            await asyncio.sleep(0.01)
+        others_wait.set()
+        outcomes = await asyncio.gather(*puts, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [PutUnknown] * 4
 
 
@@ -356,19 +366,14 @@ async def test_puts_that_wait_for_one_sync_share_the_next(tmp_path: Path) -> Non
                 linked.wait(30)
             super().sync_dir(path)
 
-    (tmp_path / "dir").mkdir()
-    offload = ThreadOffload(8)
-    objects = FileObjects(tmp_path, Counting(), offload)
-    await objects.open()
-    objects._made.add(tmp_path / "dir")
-    asked: list[int] = []
-    numbers = itertools.count()
-    sync = objects._sync_of(tmp_path / "dir")
-    sync._tickets = map(lambda number: asked.append(number) or number, numbers)  # type: ignore[assignment]
-    puts = [asyncio.ensure_future(objects.put(f"dir/{number}", [b"x"])) for number in range(8)]
-    while len(asked) < 9:  # each put, and the sync that runs
-        await asyncio.sleep(0.01)
-    linked.set()
-    await asyncio.gather(*puts)
-    offload.close()
+    async with in_threads(tmp_path, Counting()) as objects:
+        asked: list[int] = []
+        numbers = itertools.count()
+        sync = objects._sync_of(tmp_path / "dir")
+        sync._tickets = map(lambda number: asked.append(number) or number, numbers)  # type: ignore[assignment]
+        puts = [asyncio.ensure_future(objects.put(f"dir/{number}", [b"x"])) for number in range(8)]
+        while len(asked) < 9:  # each put, and the sync that runs
+            await asyncio.sleep(0.01)
+        linked.set()
+        await asyncio.gather(*puts)
     assert len(syncs) == 2

@@ -14,7 +14,7 @@ Invariants
     SV2  While the buffers, or the requests on their way into them, are over
          the mark, no further request is taken from a connection that has
          produced; when they are relieved, every such connection is asked to
-         go on.
+         go on, who waited longest first.
 """
 
 import asyncio
