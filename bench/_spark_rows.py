@@ -19,7 +19,6 @@ from dray.node.metadata import Effects, MetadataOptions, serve_metadata
 from dray.objects.cluster import bind
 from dray.objects.files import FileObjects
 from dray.offload import ThreadOffload
-from dray.pipeline.filters import Pruning
 from dray.pipeline.options import parse_options
 from dray.pipeline.planning import plan_read
 from dray.replica.checkpointer import Checkpointer
@@ -75,6 +74,6 @@ async def fill(root: Path, rows: int) -> None:
 
 if __name__ == "__main__":
     options = parse_options({"path": sys.argv[1], "subscribe": "t"})
-    plan = asyncio.run(plan_read(options, Pruning(), driver=os.getpid()))
+    plan = asyncio.run(plan_read(options, driver=os.getpid()))
     assert plan.tasks
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3)

@@ -23,7 +23,6 @@ from bench._brokers import ROOT, BadRun, Samples, cpu_seconds, create_topic, rdk
 from bench._spark_rows import fill
 from bench._targets import DRAY, Running, Target, running
 from bench.harness import Absolute, Case, Comparison, Report
-from dray.pipeline.filters import Pruning
 from dray.pipeline.options import parse_options
 from dray.pipeline.planning import plan_read
 from tools.peers.process import run, spawn, stop
@@ -181,7 +180,7 @@ def planning() -> float:
     owner()
     options = parse_options({"path": str(million_rows()), "subscribe": "t"})
     began = time.perf_counter()
-    plan = asyncio.run(plan_read(options, Pruning(), driver=os.getpid()))
+    plan = asyncio.run(plan_read(options, driver=os.getpid()))
     took = time.perf_counter() - began
     planned = sum(len(piece.bases) for pieces in plan.tasks for piece in pieces)
     if planned < ROWS:

@@ -25,7 +25,6 @@ from dray.machine import commands
 from dray.machine.commands import Genesis
 from dray.node.directory import DataDirectory, mark_born
 from dray.offload import InlineOffload
-from dray.pipeline.filters import Pruning
 from dray.pipeline.opening import open_metadata, read_directory
 from dray.pipeline.options import parse_options
 from dray.pipeline.planning import Plan, plan_read
@@ -297,9 +296,9 @@ def consumed(bootstrap: str, topic: str, partitions: int) -> list[Row]:
     return sorted(rows[:])
 
 
-def make_plan(directory: Path, driver: int, pruning: Pruning | None = None, **options: object) -> Plan:
+def make_plan(directory: Path, driver: int, **options: object) -> Plan:
     given = {key: str(value) for key, value in options.items()} | {"path": str(directory)}
-    return asyncio.run(plan_read(parse_options(given), pruning or Pruning(), driver=driver))
+    return asyncio.run(plan_read(parse_options(given), driver=driver))
 
 
 def read(plan: Plan, *, headers: bool = True) -> list[Row]:

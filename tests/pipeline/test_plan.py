@@ -53,14 +53,13 @@ def path_of(machine, row):
 @settings(max_examples=200, deadline=None)
 @given(rows=ROWS, drop=st.integers(0, 20), tasks=st.integers(1, 9), data=st.data())
 def test_a_plan_names_each_row_of_its_span_once_and_where_it_lies(rows, drop, tasks, data):
-    """SP1, SP2."""
+    """SP1."""
     machine, stream = machine_of(rows)
     stream.index.drop(min(drop, len(rows) - 1))
     known = [stream.index.row(number) for number in range(len(stream.index))]
     start = data.draw(st.integers(known[0].start, known[-1].end))
     end = data.draw(st.integers(start, known[-1].end))
-    since_ms = data.draw(st.none() | st.integers(-1, 5))
-    span = Span(topic="t", stream=stream, start=start, end=end, since_ms=since_ms)
+    span = Span(topic="t", stream=stream, start=start, end=end)
     sliced = data.draw(st.integers(1, 80))
     before, planning.SLICE_ROWS = planning.SLICE_ROWS, sliced
     try:
@@ -78,10 +77,7 @@ def test_a_plan_names_each_row_of_its_span_once_and_where_it_lies(rows, drop, ta
     assert planned == [
         (row.start, row.end - row.start, row.position, row.size, path_of(machine, row))
         for row in known
-        if row.start < end
-        and start < row.end
-        and start < end
-        and (since_ms is None or row.max_timestamp_ms >= since_ms)
+        if row.start < end and start < row.end and start < end
     ]
     assert len(made) <= max(tasks, planning.task_count(sum(size for *_, size, _ in planned), cores=1, min_tasks=tasks))
 

@@ -5,7 +5,6 @@ import pytest
 from dray.errors import NotFound
 from dray.pipeline import reading
 from dray.pipeline.errors import BadOption, BrokenObject, DataLoss, NoSuchTopic
-from dray.pipeline.filters import Pruning
 from dray.testing import broker
 from tests.pipeline.parts import consumed, create, make_plan, numbered, objects_of, produce, read
 
@@ -80,36 +79,6 @@ def test_a_start_by_time_is_the_first_record_that_is_not_older(running, driver, 
                          startingOffsetsByTimestamp=f'{{"{topic}":{{"0":{wanted}}}}}')  # fmt: skip
         first = next((row.offset for row in rows if row.timestamp_ms >= wanted), 100)
         assert [row.offset for row in read(plan)] == list(range(first, 100))
-
-
-def test_filters_leave_out_batches_and_no_record_that_they_keep(running, driver):
-    """SP2."""
-    directory, bootstrap = running
-    create(bootstrap, "pruned", 3)
-    for n in range(10):
-        produce(bootstrap, "pruned", numbered(n * 30, 30, 3))
-    rows = consumed(bootstrap, "pruned", 3)
-    middle = rows[len(rows) // 2].timestamp_ms
-    pruning = Pruning(partitions=frozenset({1, 2}), start=15, end=95, since_ms=middle)
-    found = read(make_plan(directory, driver, pruning, subscribe="pruned"))
-    kept = [row for row in rows if row.partition and 15 <= row.offset < 95 and row.timestamp_ms >= middle]
-    assert set(kept) <= set(found) <= {row for row in rows if row.partition and 15 <= row.offset < 95}
-    assert len(found) < 160
-    for since in {row.timestamp_ms + more for row in rows if row.offset % 10 in (0, 9) for more in (-1, 0, 1)}:
-        found = read(make_plan(directory, driver, Pruning(since_ms=since), subscribe="pruned"))
-        assert {row for row in rows if row.timestamp_ms >= since} <= set(found)
-        assert len(found) == len(set(found))
-
-
-def test_offset_filters_at_the_borders_of_batches_keep_exactly_their_records(running, driver):
-    """SP1, SP2."""
-    directory, bootstrap = running
-    for n in range(4):
-        produce(bootstrap, "borders", numbered(n * 10, 10))
-    for start in (0, 9, 10, 11, 39):
-        for end in (10, 19, 20, 21, 40):
-            found = read(make_plan(directory, driver, Pruning(start=start, end=end), subscribe="borders"))
-            assert [row.offset for row in found] == list(range(start, end))
 
 
 def test_a_closed_directory_is_read_and_a_broker_may_start_on_it(tmp_path, driver):

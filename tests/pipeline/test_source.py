@@ -44,27 +44,6 @@ def test_rows_equal_a_consumers_and_filters_keep_their_meaning(spark, running):
     assert collect(late) == [row for row in orders if row.timestamp_ms >= since]
 
 
-def test_filters_spare_objects_where_spark_hands_them_over_and_harm_nothing_where_not(spark, running, store):
-    """SP2: a source that can take filters fails every read in a session that does not give them, unless it minds."""
-    for n in range(4):
-        produce(running.bootstrap, "pruned", numbered(n * 100, 100))
-    address, asked = store.serve(running.directory / "objects"), set()
-    store.before = lambda name: asked.add(name)
-    switch, found = "spark.sql.python.filterPushdown.enabled", {}
-    for pushed in ("true", "false"):
-        asked.clear()
-        spark.conf.set(switch, pushed)
-        try:
-            frame = source(spark, running, subscribe="pruned", objects=address).where("offset >= 300 and offset < 310")
-            assert [row.offset for row in collect(frame)] == list(range(300, 310))
-            found[pushed] = set(asked)
-        finally:
-            spark.conf.set(switch, "true")
-    assert len(found["true"]) == 1
-    assert len(found["false"]) >= 4
-    assert found["true"] < found["false"]
-
-
 def test_columns_and_types_are_those_of_the_kafka_source(spark, running):
     produce(running.bootstrap, "typed", numbered(0, 1))
     frame = source(spark, running, subscribe="typed", includeHeaders="true")

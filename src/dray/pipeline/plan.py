@@ -8,15 +8,13 @@ name; the name is built again where the object is read.
 Invariants
     SP1  The pieces of a plan hold each record of the cut once: rows are dense
          (H2), a piece takes neighbouring rows, and no row is in two pieces.
-    SP2  A filter only leaves out rows that hold no record it would keep;
-         Spark filters again.
 """
 
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, compress, count
+from itertools import accumulate, count
 from operator import sub
 from typing import Final
 
@@ -41,8 +39,6 @@ class Span:
     stream: Stream
     start: int
     end: int
-    since_ms: int | None = None
-    """No record before this time is wanted (SP2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -114,10 +110,7 @@ def _numbers(index: Index, span: Span) -> tuple[int, int]:
     first = index.find(span.start) if span.start < span.end else None
     if first is None:
         return 0, 0
-    if span.since_ms is not None:
-        later = index.find_time(span.since_ms, first)
-        first = len(index) if later is None else later
-    return first, max(first, index.count_below(span.end - 1) + 1)
+    return first, index.count_below(span.end - 1) + 1
 
 
 @dataclass(slots=True)
@@ -153,8 +146,7 @@ def _chunks(span: Span) -> Iterator[_Chunk]:
         counts = array("I", map(sub, columns.ends, bases))
         before = _moved(columns.sizes, columns.size)
         sizes = array("I", [size - less - LENGTH_BYTES for less, size in zip(before, columns.sizes, strict=True)])
-        chunk = _Chunk(columns.owners, bases, counts, columns.positions, sizes)
-        yield chunk if span.since_ms is None else _late(chunk, columns.stamps, span.since_ms)
+        yield _Chunk(columns.owners, bases, counts, columns.positions, sizes)
 
 
 def _moved(column: "array[int]", first: int) -> "array[int]":
@@ -162,18 +154,6 @@ def _moved(column: "array[int]", first: int) -> "array[int]":
     moved = array(column.typecode, [first])
     moved.extend(column[:-1])
     return moved
-
-
-def _late(chunk: _Chunk, stamps: "array[int]", since_ms: int) -> _Chunk:
-    """The rows whose greatest timestamp is not too old (SP2)."""
-    kept = [stamp >= since_ms for stamp in stamps]
-    if all(kept):
-        return chunk
-    owners, bases, counts, positions, sizes = (
-        array(column.typecode, compress(column, kept))
-        for column in (chunk.owners, chunk.bases, chunk.counts, chunk.positions, chunk.sizes)
-    )
-    return _Chunk(owners, bases, counts, positions, sizes)
 
 
 class _Tasks:

@@ -18,7 +18,6 @@ from dray.node.directory import DataDirectory, Identity
 from dray.objects.cluster import bound_to
 from dray.objects.port import Objects
 from dray.pipeline.errors import BadOption
-from dray.pipeline.filters import Pruning
 from dray.pipeline.opening import open_metadata, read_directory
 from dray.pipeline.options import ReadOptions
 from dray.pipeline.pins import hold
@@ -35,7 +34,7 @@ class Plan:
     tasks: list[list[Piece]]
 
 
-async def plan_read(options: ReadOptions, pruning: Pruning, *, driver: int | None = None) -> Plan:
+async def plan_read(options: ReadOptions, *, driver: int | None = None) -> Plan:
     """Hold the objects, make the cut, cut it into tasks. `driver`: see `pins.hold`."""
     directory, identity = read_directory(options.path)
     await hold(directory, seconds=options.pin_seconds, driver=driver)  # SP5
@@ -43,23 +42,18 @@ async def plan_read(options: ReadOptions, pruning: Pruning, *, driver: int | Non
     objects = await open_for_reading(address)
     try:
         await _check_binding(objects, identity, address)
-        return Plan(address=address, tasks=await _plan(options, pruning, directory, objects))
+        return Plan(address=address, tasks=await _plan(options, directory, objects))
     finally:
         await objects.close()
 
 
-async def _plan(
-    options: ReadOptions, pruning: Pruning, directory: DataDirectory, objects: Objects
-) -> list[list[Piece]]:
+async def _plan(options: ReadOptions, directory: DataDirectory, objects: Objects) -> list[list[Piece]]:
     async with open_metadata(directory) as metadata:
         machines: dict[int, Machine] = {0: await metadata.machine(0)}
         for domain in range(1, machines[0].domains + 1 if machines[0].domains > 1 else 1):
             machines[domain] = await metadata.machine(domain)
-    spans = []
-    for found in find_partitions(options, machines):
-        span = pruning.apply(await span_of(options, found, objects))
-        if span is not None:
-            spans.append((found.machine, span))
+    partitions = find_partitions(options, machines)
+    spans = [(found.machine, await span_of(options, found, objects)) for found in partitions]
     return plan_tasks(spans, cores=os.cpu_count() or 1, min_tasks=options.min_partitions)
 
 

@@ -20,7 +20,6 @@ from dray.pipeline.java import find_java_home
 
 DEFAULTS: Final = {
     "spark.python.daemon.module": "dray.pipeline.daemon",
-    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

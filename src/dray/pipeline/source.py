@@ -2,15 +2,20 @@
 
 The driver plans (`planning`), executors read objects (`reading`); neither
 asks a broker for records.
+
+Invariants
+    SP2  A plan depends on the options and the schema of its frame alone: no
+         filter reaches the source. Spark keeps what one scan of a relation
+         pushed down for all its scans, so a source that takes filters loses
+         rows (ADR-0016).
 """
 
 import asyncio
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -22,7 +27,6 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from dray.pipeline.filters import Pruning, pruning_of
 from dray.pipeline.options import ReadOptions, parse_options
 from dray.pipeline.plan import Piece
 from dray.pipeline.planning import plan_read
@@ -32,8 +36,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 keep_unchanged()  # planners live on for the next plan; Spark forks them from a daemon of its own
-
-PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 # Every column is nullable, as in the Kafka source, and the Arrow batches say
 # the same: newer Sparks compare the two exactly.
@@ -58,9 +60,8 @@ def schema_of(options: Mapping[str, str]) -> StructType:
 
 
 def reader_of(options: Mapping[str, str]) -> DataSourceReader:
-    """A reader that takes filters only where Spark gives them: else its mere ability would fail the read."""
-    kind = PushingReader if PUSHING in sys.modules else TopicReader
-    return kind(parse_options(options))
+    """What plans and reads."""
+    return TopicReader(parse_options(options))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +73,16 @@ class Task(InputPartition):
 
 
 class TopicReader(DataSourceReader):
-    """Plans on the driver, reads on executors; travels between them, so it holds the options and nothing else."""
+    """Plans on the driver, reads on executors; travels between them, so it holds the options and nothing else.
+
+    It has no `pushFilters` (SP2).
+    """
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._pruning = Pruning()
 
     def partitions(self) -> list[InputPartition]:
-        plan = asyncio.run(plan_read(self._options, self._pruning))
+        plan = asyncio.run(plan_read(self._options))
         return [Task(plan.address, pieces) for pieces in plan.tasks]
 
     def read(self, partition: InputPartition | None) -> Iterator["pa.RecordBatch"]:
@@ -88,11 +91,3 @@ class TopicReader(DataSourceReader):
         if not isinstance(partition, Task):
             return iter(())  # Spark runs one task without a partition where a plan has none
         return read_pieces(partition.address, partition.pieces, include_headers=self._options.include_headers)
-
-
-class PushingReader(TopicReader):
-    """The same, with filters that the index can judge."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        self._pruning = pruning_of(filters)
-        return filters
