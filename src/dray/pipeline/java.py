@@ -94,7 +94,7 @@ def _wrapped(java: Path) -> Path:
     home = Path(tempfile.gettempdir()) / f"dray-java-{os.getuid()}"
     (home / "bin").mkdir(mode=0o700, parents=True, exist_ok=True)
     if home.lstat().st_uid != os.getuid():
-        raise NoJava("the directory belongs to somebody else: remove it", path=home)
+        raise NoJava("the directory belongs to somebody else: set TMPDIR to one of your own, or JAVA_HOME", path=home)
     with tempfile.NamedTemporaryFile("w", dir=home / "bin", delete=False) as file:
         file.write(_WRAPPER.format(dropped=VECTOR, java=java))
     Path(file.name).chmod(0o700)

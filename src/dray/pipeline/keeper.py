@@ -38,6 +38,7 @@ from dray.machine.commands import Pin, SessionKind, Unpin
 from dray.machine.verdicts import Pinned
 from dray.node.directory import DataDirectory
 from dray.offload import InlineOffload
+from dray.pipeline.endings import wait_for_end
 from dray.pipeline.opening import is_served
 from dray.pipeline.pins import MESSAGE_BYTES, Held, Hold
 from dray.replica.checkpoints import FileCheckpoints, newest_machine
@@ -232,21 +233,11 @@ async def serve(directory: DataDirectory, socket: Path, driver: int) -> None:
 
 
 async def _watch(driver: int, keeper: Keeper) -> None:
-    """Stop the keeper when the driver is gone."""
+    """Stop the keeper when the driver is gone, or can no longer be watched: a pin must not stay for nobody."""
     try:
-        gone = os.pidfd_open(driver)
-    except ProcessLookupError:
-        keeper.stop()
-        return
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    loop.add_reader(gone, ended.set)
-    try:
-        await ended.wait()
-        keeper.stop()
+        await wait_for_end(driver)
     finally:
-        loop.remove_reader(gone)
-        os.close(gone)
+        keeper.stop()
 
 
 def main(arguments: list[str]) -> None:

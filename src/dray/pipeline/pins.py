@@ -21,18 +21,25 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Final, Literal
+from typing import IO, Final, Literal
 
 import msgspec
 
+from dray.clock import SystemClock
 from dray.ids import SystemEntropy
 from dray.log.sockets import reachable_path
 from dray.node.directory import DataDirectory
 from dray.pipeline.errors import NotPinned
+from dray.pipeline.private import private_directory
 
 STARTING_LIMIT_S: Final = 60
 PINNING_LIMIT_S: Final = 60
 PAUSE_S: Final = 0.05
+PATIENCE_S: Final = (0, 2, 8)
+"""Before each start of a keeper, this long for the one that may be starting or ending already."""
+AFTER_FAILURE_S: Final = 0.5
+TOLD_BYTES: Final = 2_000
+"""Of what a keeper said at its end."""
 MESSAGE_BYTES: Final = 4_096
 
 
@@ -59,29 +66,20 @@ async def hold(directory: DataDirectory, *, seconds: int, driver: int | None = N
     watched = os.getppid() if driver is None else driver
     request = Hold(pin=f"plan-{SystemEntropy().random_bytes(8).hex()}", seconds=seconds)
     socket = socket_of(directory, watched)
-    started: subprocess.Popen[bytes] | None = None
-    waited = 0.0
-    while True:
+    with tempfile.TemporaryFile() as said:
+        keepers = _Keepers(directory, socket, watched, said)
         held = await _ask(socket, request)
-        if held is not None:
-            break
-        if started is None or started.poll() is not None:
-            started = _start(directory, socket, watched)
-        if waited >= STARTING_LIMIT_S:
-            raise NotPinned("the process that holds objects for Spark does not start", directory=directory.root)
-        await asyncio.sleep(PAUSE_S)
-        waited += PAUSE_S
+        while held is None:
+            keepers.see_to_one()
+            await asyncio.sleep(PAUSE_S)
+            held = await _ask(socket, request)
     if held.state == "failed":
         raise NotPinned("the objects could not be held: is the broker well?", reason=held.reason)
 
 
 def socket_of(directory: DataDirectory, driver: int) -> Path:
     """Where the keeper of a driver listens: a directory of this user alone."""
-    home = Path(tempfile.gettempdir()) / f"dray-spark-{os.getuid()}"
-    home.mkdir(mode=0o700, exist_ok=True)
-    found = home.lstat()
-    if found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise NotPinned("the directory must be this user's alone: remove it", path=home)
+    home = private_directory(os.environ)  # noqa: TID251
     name = hashlib.blake2b(str(directory.root.resolve()).encode(), digest_size=8).hexdigest()
     return home / f"{driver}-{name}.sock"
 
@@ -105,9 +103,49 @@ async def _ask(socket: Path, request: Hold) -> Held | None:
         writer.close()
 
 
-def _start(directory: DataDirectory, socket: Path, driver: int) -> "subprocess.Popen[bytes]":
-    """In a session of its own: Spark ends its workers by their process group."""
-    command = [sys.executable, "-m", "dray.pipeline.keeper", str(directory.root), str(socket), str(driver)]
-    return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+class _Keepers:
+    """Starts a keeper while none answers, a few times and not more."""
+
+    def __init__(self, directory: DataDirectory, socket: Path, driver: int, said: IO[bytes]) -> None:
+        self._command = [sys.executable, "-m", "dray.pipeline.keeper", str(directory.root), str(socket), str(driver)]
+        self._said = said
+        self._clock = SystemClock()
+        self._began_ns = self._since_ns = self._clock.boot_ns()
+        self._started: subprocess.Popen[bytes] | None = None
+        self._starts = 0
+
+    def see_to_one(self) -> None:
+        """Nobody answers: start one if it is time to.
+
+        Raises:
+            NotPinned: none comes up; with what the last one said.
+        """
+        now_ns = self._clock.boot_ns()
+        ended = None if self._started is None else self._started.poll()
+        if self._started is None or ended is not None:
+            if self._starts == len(PATIENCE_S) and ended:
+                raise self._hopeless("ended when it was started", starts=self._starts, exit_code=ended)
+            if self._starts < len(PATIENCE_S):
+                patience_s = AFTER_FAILURE_S if ended else PATIENCE_S[self._starts]
+                if now_ns - self._since_ns >= patience_s * 10**9:
+                    self._start()
+                    self._since_ns = now_ns
+        if now_ns - self._began_ns >= STARTING_LIMIT_S * 10**9:
+            raise self._hopeless("does not answer", limit_s=STARTING_LIMIT_S, starts=self._starts)
+
+    def _start(self) -> None:
+        """In a session of its own: Spark ends its workers by their process group."""
+        self._starts += 1
+        try:
+            self._started = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._said,
+                start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise NotPinned("no process can be started to hold objects for Spark", reason=error) from error
+
+    def _hopeless(self, what: str, **facts: object) -> NotPinned:
+        self._said.seek(0, os.SEEK_END)
+        self._said.seek(max(0, self._said.tell() - TOLD_BYTES))
+        said = self._said.read().decode(errors="replace").strip()
+        return NotPinned(f"the process that holds objects for Spark {what}", **facts, said=said or "nothing")
