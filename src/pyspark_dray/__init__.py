@@ -7,7 +7,13 @@ Dray is imported here before somebody uses it.
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -28,4 +34,19 @@ class DefaultSource(DataSource):
     def reader(self, schema: "StructType") -> DataSourceReader:
         from dray.pipeline.source import reader_of
 
-        return reader_of(self.options)
+        return reader_of(self.options, schema)
+
+    def streamReader(self, schema: "StructType") -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        from dray.pipeline.refusals import NoStream
+
+        return NoStream()
+
+    def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
+        from dray.pipeline.refusals import read_only
+
+        raise read_only()
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        from dray.pipeline.refusals import read_only
+
+        raise read_only()

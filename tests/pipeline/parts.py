@@ -28,8 +28,9 @@ from dray.offload import InlineOffload
 from dray.pipeline.opening import open_metadata, read_directory
 from dray.pipeline.options import parse_options
 from dray.pipeline.planning import Plan, plan_read
-from dray.pipeline.reading import read_pieces
+from dray.pipeline.reading import FIELDS, read_pieces
 
+COLUMNS = tuple(FIELDS)
 HASTY = ("retention.interval=1s", "retention.grace=0s")
 """Settings under which nothing but a pin keeps a dead object; see `found_hasty`."""
 
@@ -301,11 +302,11 @@ def make_plan(directory: Path, driver: int, **options: object) -> Plan:
     return asyncio.run(plan_read(parse_options(given), driver=driver))
 
 
-def read(plan: Plan, *, headers: bool = True) -> list[Row]:
+def read(plan: Plan) -> list[Row]:
     """What the tasks of a plan give, one after another."""
     rows = []
     for pieces in plan.tasks:
-        for batch in read_pieces(plan.address, pieces, include_headers=headers):
+        for batch in read_pieces(plan.address, pieces, COLUMNS):
             rows += [row_of(found, int(found["timestamp"].timestamp() * 1000 + 0.5)) for found in batch.to_pylist()]
     return sorted(rows)
 

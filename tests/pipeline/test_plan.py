@@ -11,6 +11,7 @@ from dray.machine.step import Step
 from dray.machine.streams import Stream
 from dray.objects.paths import WalName
 from dray.pipeline import plan as planning
+from dray.pipeline.errors import BadOption
 from dray.pipeline.plan import Span, plan_tasks
 
 ROWS = st.lists(
@@ -80,6 +81,41 @@ def test_a_plan_names_each_row_of_its_span_once_and_where_it_lies(rows, drop, ta
         if row.start < end and start < row.end and start < end
     ]
     assert len(made) <= max(tasks, planning.task_count(sum(size for *_, size, _ in planned), cores=1, min_tasks=tasks))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    rows=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 2**20), st.booleans(), st.just(0)), min_size=1),
+    most=st.integers(1, 100),
+    tasks=st.integers(1, 9),
+    data=st.data(),
+)
+def test_no_task_has_more_records_than_it_may_and_each_record_is_in_one(rows, most, tasks, data):
+    """SP1."""
+    machine, stream = machine_of(rows)
+    start = data.draw(st.integers(0, stream.index.end))
+    end = data.draw(st.integers(start, stream.index.end))
+    half = data.draw(st.integers(start, end))
+    spans = [Span(topic="t", stream=stream, start=a, end=b) for a, b in ((start, half), (half, end))]
+    made = plan_tasks([(machine, span) for span in spans], cores=1, min_tasks=tasks, max_records=most)
+    planned = []
+    for pieces in made:
+        offsets = [
+            offset
+            for piece in pieces
+            for base, count in zip(piece.bases, piece.counts, strict=True)
+            for offset in range(max(base, piece.start), min(base + count, piece.end))
+        ]
+        assert 0 < len(offsets) <= most
+        planned += offsets
+    assert planned == list(range(start, end))
+
+
+def test_more_tasks_than_spark_can_bear_are_refused():
+    machine, stream = machine_of([(2**31, 1, True, 0)])
+    span = Span(topic="t", stream=stream, start=0, end=2**31)
+    with pytest.raises(BadOption, match="option=maxRecordsPerPartition given=7 tasks=306783379"):
+        plan_tasks([(machine, span)], cores=1, min_tasks=1, max_records=7)
 
 
 @pytest.mark.parametrize("known", [1, 15, 64, 100])

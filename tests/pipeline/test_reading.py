@@ -1,13 +1,24 @@
 """A plan and its tasks give exactly what a consumer reads; no Spark is needed to see that."""
 
-import pytest
+import asyncio
+from pathlib import Path
 
+import pytest
+from confluent_kafka import Producer
+
+from dray.disk import LocalDisk
 from dray.errors import NotFound
+from dray.objects.files import FileObjects
+from dray.offload import InlineOffload
 from dray.pipeline import reading
 from dray.pipeline.errors import BadOption, BrokenObject, DataLoss, NoSuchTopic
+from dray.pipeline.plan import Piece
+from dray.pipeline.reading import read_pieces
+from dray.pipeline.together import GETS
 from dray.testing import broker
-from tests.pipeline.parts import consumed, create, make_plan, numbered, objects_of, produce, read
+from tests.pipeline.parts import consumed, create, delete, make_plan, numbered, objects_of, produce, read
 
+FUTURE = 4_102_444_800_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ODD = [
     (None, None, None, 0),
@@ -50,7 +61,7 @@ def test_a_plan_in_many_tasks_holds_each_record_once(running, driver, monkeypatc
     assert len(plan.tasks) == 9
     sizes = [sum(piece.bytes for piece in pieces) for pieces in plan.tasks]
     assert max(sizes) < 2 * min(sizes)
-    batches = [b for pieces in plan.tasks for b in reading.read_pieces(plan.address, pieces, include_headers=False)]
+    batches = [b for pieces in plan.tasks for b in reading.read_pieces(plan.address, pieces, ["offset"])]
     assert max(batch.num_rows for batch in batches) <= 7
     assert [row.offset for row in read(plan)] == list(range(2_000))
 
@@ -74,11 +85,128 @@ def test_a_start_by_time_is_the_first_record_that_is_not_older(running, driver, 
     for n in range(5):
         produce(bootstrap, topic, numbered(n * 20, 20))
     rows = consumed(bootstrap, topic, 1)
-    for wanted in {rows[0].timestamp_ms - 1, rows[30].timestamp_ms, rows[99].timestamp_ms, rows[99].timestamp_ms + 1}:
-        plan = make_plan(directory, driver, assign=f'{{"{topic}":[0]}}',
-                         startingOffsetsByTimestamp=f'{{"{topic}":{{"0":{wanted}}}}}')  # fmt: skip
-        first = next((row.offset for row in rows if row.timestamp_ms >= wanted), 100)
-        assert [row.offset for row in read(plan)] == list(range(first, 100))
+    for wanted in {rows[0].timestamp_ms - 1, rows[30].timestamp_ms, rows[99].timestamp_ms}:
+        first = next(row.offset for row in rows if row.timestamp_ms >= wanted)
+        for given in (wanted, f'{{"{topic}":{{"0":{wanted}}}}}'):
+            name = "Timestamp" if isinstance(given, int) else "OffsetsByTimestamp"
+            late = make_plan(directory, driver, assign=f'{{"{topic}":[0]}}', **{f"starting{name}": given})
+            assert [row.offset for row in read(late)] == list(range(first, 100))
+            early = make_plan(directory, driver, assign=f'{{"{topic}":[0]}}', **{f"ending{name}": given})
+            assert [row.offset for row in read(early)] == list(range(first))
+
+
+def test_a_time_that_no_record_is_as_young_as_is_an_end_and_by_default_no_start(running, driver):
+    """As in Spark's Kafka source: error, unless the strategy says latest."""
+    directory, bootstrap = running
+    create(bootstrap, "past", 2)  # one partition stays empty
+    produce(bootstrap, "past", numbered(0, 10))
+    for name, given in (
+        ("startingTimestamp", FUTURE),
+        ("startingOffsetsByTimestamp", f'{{"past":{{"0":0,"1":{FUTURE}}}}}'),
+    ):
+        with pytest.raises(BadOption, match=rf"set startingOffsetsByTimestampStrategy to latest.*option={name}"):
+            make_plan(directory, driver, subscribe="past", **{name: given})
+    strategy = {"startingOffsetsByTimestampStrategy": "latest"}
+    assert read(make_plan(directory, driver, subscribe="past", startingTimestamp=FUTURE, **strategy)) == []
+    assert len(read(make_plan(directory, driver, subscribe="past", startingTimestamp=0, **strategy))) == 10
+    assert len(read(make_plan(directory, driver, subscribe="past", endingTimestamp=FUTURE))) == 10
+
+
+def test_a_start_behind_the_end_is_refused(running, driver):
+    directory, bootstrap = running
+    produce(bootstrap, "turned", numbered(0, 10))
+    last = consumed(bootstrap, "turned", 1)[-1].timestamp_ms
+    by_offset = {"startingOffsets": '{"turned":{"0":7}}', "endingOffsets": '{"turned":{"0":6}}'}
+    with pytest.raises(BadOption, match="the start is behind the end topic=turned partition=0 start=7 end=6"):
+        make_plan(directory, driver, subscribe="turned", **by_offset)
+    with pytest.raises(BadOption, match="starting=startingOffsets ending=endingTimestamp"):
+        make_plan(
+            directory, driver, subscribe="turned", startingOffsets='{"turned":{"0":7}}', endingTimestamp=last - 60_000
+        )
+
+
+def test_json_that_names_what_is_not_read_is_refused_and_not_passed_over(running, driver):
+    directory, bootstrap = running
+    create(bootstrap, "named", 2)
+    produce(bootstrap, "named", numbered(0, 10, 2))
+    whole = '"named":{"0":1,"1":1}'
+    for option in ("startingOffsets", "endingOffsets", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp"):
+        for given, told in (
+            (f'{{{whole},"nmaed":{{"0":1}}}}', "not read.*topic=nmaed partition=0"),
+            ('{"named":{"0":1,"1":1,"2":1}}', "not read.*topic=named partition=2"),
+            ('{"named":{"0":1}}', "missing.*topic=named partition=1"),
+        ):
+            with pytest.raises(BadOption, match=f"a partition is .*{told}.*"):
+                make_plan(directory, driver, subscribe="named", **{option: given})
+        with pytest.raises(BadOption, match=r"not read.*topic=named partition=1"):
+            make_plan(directory, driver, assign='{"named":[0]}', **{option: f"{{{whole}}}"})
+
+
+def test_a_pattern_means_whole_names_and_the_topics_that_are_there(running, driver):
+    directory, bootstrap = running
+    for topic in ("eu.orders", "us.orders", "us.orders.old", "orders"):
+        create(bootstrap, topic, 2)
+        produce(bootstrap, topic, numbered(0, 4, 2))
+
+    def topics(**options: object) -> list[str]:
+        return sorted({row.topic for row in read(make_plan(directory, driver, **options))})
+
+    assert topics(subscribePattern=r".*\.orders") == ["eu.orders", "us.orders"]
+    assert topics(subscribePattern="orders") == ["orders"]
+    assert topics(subscribePattern="nowhere.*") == []
+    both = '{"eu.orders":{"0":1,"1":1},"us.orders":{"0":1,"1":2}}'
+    assert topics(subscribePattern=r"(eu|us)\.orders", startingOffsets=both) == ["eu.orders", "us.orders"]
+    delete(bootstrap, "eu.orders")
+    assert topics(subscribePattern=r".*\.orders") == ["us.orders"]
+
+
+def test_tasks_have_at_most_so_many_records_though_a_batch_has_more(running, driver):
+    """SP1."""
+    directory, bootstrap = running
+    create(bootstrap, "few", 2)
+    produce(bootstrap, "few", numbered(0, 500, 2))
+    plan = make_plan(directory, driver, subscribe="few", maxRecordsPerPartition=70)
+    sizes = [sum(b.num_rows for b in read_pieces(plan.address, pieces, ["offset"])) for pieces in plan.tasks]
+    assert max(sizes) <= 70
+    assert sum(sizes) == 500
+    assert read(plan) == consumed(bootstrap, "few", 2)
+
+
+def test_a_topic_of_many_small_objects_is_read_with_few_requests_at_a_time(running, driver, monkeypatch):
+    """SP4, SP8: objects of a trickle have one batch each, and a task has thousands of them."""
+    directory, bootstrap = running
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+    for n in range(3 * GETS):
+        producer.produce("trickle", value=b"%d" % n, partition=0)
+        producer.flush(30)
+    under_way, most, groups = 0, 0, []
+
+    class Counting(FileObjects):
+        async def get(self, path: str, start: int = 0, end: int | None = None) -> memoryview:
+            nonlocal under_way, most
+            under_way += 1
+            most = max(most, under_way)
+            for _ in range(5):  # whoever may start meanwhile does
+                await asyncio.sleep(0)
+            under_way -= 1
+            return await super().get(path, start, end)
+
+    async def counting(address: str) -> Counting:
+        return Counting(Path(address), LocalDisk(), InlineOffload())
+
+    async def fetch(objects: Counting, piece: Piece, group: list[object]) -> list[memoryview]:
+        groups.append(len(group))
+        return await fetching(objects, piece, group)
+
+    fetching = reading._fetch
+    monkeypatch.setattr(reading, "_fetch", fetch)
+    monkeypatch.setattr(reading, "open_for_reading", counting)
+    plan = make_plan(directory, driver, subscribe="trickle")
+    assert [row.offset for row in read(plan)] == list(range(3 * GETS))
+    assert (most, groups) == (GETS, [3 * GETS])
+    monkeypatch.setattr(reading, "GROUP_RANGES", 40)
+    assert len(read(plan)) == 3 * GETS
+    assert max(groups[1:]) == 40
 
 
 def test_a_closed_directory_is_read_and_a_broker_may_start_on_it(tmp_path, driver):
@@ -104,7 +232,7 @@ def test_what_is_not_there_is_told(running, driver, tmp_path):
         make_plan(tmp_path, driver, subscribe="there")
     with pytest.raises(NotFound, match="give objects"):
         make_plan(directory, driver, subscribe="there", objects=tmp_path / "elsewhere")
-    with pytest.raises(BadOption, match="a partition is missing option=startingOffsets topic=there"):
+    with pytest.raises(BadOption, match=r"a partition is missing.*option=startingOffsets topic=there"):
         make_plan(directory, driver, subscribe="there", startingOffsets="{}")
 
 

@@ -54,6 +54,60 @@ def test_columns_and_types_are_those_of_the_kafka_source(spark, running):
     assert source(spark, running, subscribe="typed").columns == frame.columns[:-1]
 
 
+def test_a_schema_names_the_columns_that_are_read(spark, running):
+    """In its own order and spelling, in Python and in SQL; what is not named does not leave the worker."""
+    produce(running.bootstrap, "narrow", [(b"k", b"v" * 100, [("h", b"1")], 0)] * 20)
+    reader = spark.read.format("dray").option("subscribe", "narrow")
+    frame = reader.schema("OFFSET long, timestamptype int, headers array<struct<key:string,value:binary>>").load(
+        str(running.directory)
+    )
+    assert frame.columns == ["OFFSET", "timestamptype", "headers"]
+    assert [tuple(row) for row in frame.where("offset > 17").orderBy("offset").collect()] == [
+        (n, 0, [("h", b"1")]) for n in (18, 19)
+    ]
+    assert [frame.count(), frame.where("offset < 3").count(), frame.count()] == [20, 3, 20]
+    spark.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW narrow (partition int, offset long) USING dray"
+        f" OPTIONS (path '{running.directory}', subscribe 'narrow')"
+    )
+    assert spark.sql("SELECT max(offset) AS last, count(*) AS n FROM narrow").first().asDict() == {"last": 19, "n": 20}
+    for schema, told in (
+        ("offst long", "no such column column=offst known=key, value"),
+        ("offset int", "column=offset type=bigint given=int"),
+        ("value string", "cast in the query column=value type=binary given=string"),
+    ):
+        with pytest.raises(Exception, match=told):
+            reader.schema(schema).load(str(running.directory)).count()
+
+
+def test_a_topic_becomes_a_pandas_frame_and_is_mapped_in_arrow(spark, running):
+    """The extra brings pandas: notebooks ask for it first."""
+    produce(running.bootstrap, "pandas", numbered(0, 10))
+    frame = source(spark, running, subscribe="pandas").select("offset", "key")
+    assert frame.toPandas()["offset"].tolist() == list(range(10))
+    assert frame.mapInArrow(lambda batches: batches, "offset long, key binary").count() == 10
+
+
+def test_a_stream_and_a_write_say_what_does_them_today(spark, running, tmp_path):
+    produce(running.bootstrap, "still", numbered(0, 1))
+    stream = spark.readStream.format("dray").option("subscribe", "still").load(str(running.directory))
+    query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    with pytest.raises(Exception, match=r"(?s)reads batches only today.*readStream.format\('kafka'\)"):
+        query.awaitTermination(120)
+    with pytest.raises(Exception, match=r"reads only today.*write.format\('kafka'\)"):
+        spark.range(1).write.format("dray").mode("append").save(str(running.directory))
+
+
+def test_a_table_with_a_list_of_columns_says_how_to_have_some(spark, running, request):
+    """Spark gives its options to nobody: see ADR-0017."""
+    request.addfinalizer(lambda: spark.sql("DROP TABLE IF EXISTS listed"))
+    spark.sql(f"CREATE TABLE listed (offset long) USING dray OPTIONS (path '{running.directory}', subscribe 'x')")
+    with pytest.raises(Exception, match="use CREATE TEMPORARY VIEW"):
+        spark.table("listed").count()
+    with pytest.raises(Exception, match="nearest=startingOffsets"):
+        spark.sql(f"CREATE TABLE wrong USING dray OPTIONS (path '{running.directory}', startingOffset 'earliest')")
+
+
 def test_one_plan_is_one_cut_though_the_broker_is_killed_before_the_read(spark, running):
     """R-165."""
     create(running.bootstrap, "cut", 2)

@@ -8,6 +8,10 @@ class BadOption(Invalid):
     """An option of the source is wrong: correct it."""
 
 
+class NotYet(Invalid):
+    """The source cannot do this today: use what the message names."""
+
+
 class NoSuchTopic(NotFound):
     """A topic or partition that was asked for is not there."""
 

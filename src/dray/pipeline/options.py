@@ -1,12 +1,21 @@
 """The options of the source, as Spark gives them: text by lower-cased name.
 
-They are those of Spark's Kafka source where both have one. An unknown name is
-refused, because an option that is silently ignored reads the wrong records.
+They are those of Spark's Kafka source where both have one, and mean the same:
+a time comes before times by partition, and those before offsets. An unknown
+name is refused, because an option that is silently ignored reads the wrong
+records.
+
+A table of Spark's catalog (`CREATE TABLE .. USING dray`) gives more than its
+options: some properties of its own, each option again as `option.NAME`, and
+its path as a URI.
 """
 
 import difflib
+import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
@@ -16,15 +25,42 @@ from dray.pipeline.errors import BadOption
 EARLIEST: Final = -2
 LATEST: Final = -1
 MAX_PARTITIONS: Final = 100_000
+MAX_OFFSET: Final = 2**63 - 1
 
 KNOWN: Final = (
-    "path", "objects", "subscribe", "assign", "startingOffsets", "endingOffsets", "startingOffsetsByTimestamp",
-    "minPartitions", "includeHeaders", "failOnDataLoss", "pinSeconds",
+    "path", "objects", "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets",
+    "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition", "includeHeaders", "failOnDataLoss",
+    "pinSeconds",
 )  # fmt: skip
 _NAMES: Final = {name.lower(): name for name in KNOWN}
+_OF_A_TABLE: Final = frozenset(
+    ("collation", "comment", "external", "is_managed_location", "location", "owner", "provider")
+)
+"""Properties that Spark gives every table of its catalog."""
+_COPY: Final = "option."
 
 ByPartition: TypeAlias = dict[str, dict[int, int]]
 """Numbers by topic and partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offsets:
+    """A place in each partition, by offset; a bare number is EARLIEST or LATEST."""
+
+    option: str
+    given: int | ByPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """A place in each partition: the first record that is not older."""
+
+    option: str
+    given: int | ByPartition
+
+
+Place: TypeAlias = Offsets | Times
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +71,15 @@ class ReadOptions:
     """The data directory."""
     objects: str | None
     """Where the records are, if not in the data directory."""
-    topics: dict[str, tuple[int, ...] | None]
-    """The partitions of each topic; None means all."""
-    starting: int | ByPartition
-    ending: int | ByPartition
-    starting_times: ByPartition | None
+    topics: "dict[str, tuple[int, ...] | None] | re.Pattern[str]"
+    """The partitions of each topic, None means all; or what the names of topics match."""
+    starting: Place
+    ending: Place
+    latest_if_no_match: bool
+    """Whether a partition without a record as young as its starting time is begun at its end."""
     min_partitions: int
+    max_records: int | None
+    """Of a task."""
     include_headers: bool
     fail_on_data_loss: bool
     pin_seconds: int
@@ -53,25 +92,49 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
     Raises:
         BadOption: names the option and what would be right.
     """
-    options = {name.lower(): value for name, value in given.items()}
-    for name in options:
-        if name not in _NAMES:
-            raise _unknown(name)
-    starting_times = options.get("startingoffsetsbytimestamp")
-    if starting_times is not None and "startingoffsets" in options:
-        raise BadOption("give startingOffsets or startingOffsetsByTimestamp, not both")
+    options = _own(given)
     return ReadOptions(
         path=_path(options),
         objects=options.get("objects"),
         topics=_topics(options),
-        starting=_offsets(options, "startingOffsets", EARLIEST),
-        ending=_offsets(options, "endingOffsets", LATEST),
-        starting_times=None if starting_times is None else _by_partition(starting_times, "startingOffsetsByTimestamp"),
+        starting=_place(options, "starting", EARLIEST),
+        ending=_place(options, "ending", LATEST),
+        latest_if_no_match=_latest_if_no_match(options),
         min_partitions=_number(options, "minPartitions", 1, MAX_PARTITIONS, 1),
+        max_records=_number(options, "maxRecordsPerPartition", 1, MAX_OFFSET, 0) or None,
         include_headers=_flag(options, "includeHeaders", default=False),
         fail_on_data_loss=_flag(options, "failOnDataLoss", default=True),
         pin_seconds=_number(options, "pinSeconds", 10, 7 * 86_400, 86_400),
     )
+
+
+def is_table(given: Mapping[str, str]) -> bool:
+    """Whether these are the options of `CREATE TABLE`."""
+    return "provider" in {name.lower() for name in given}
+
+
+def pack_options(given: Mapping[str, str]) -> str:
+    """The options of a table as text, with a path that means the same from everywhere."""
+    own = _own(given)
+    return msgspec.json.encode(own | {"path": str(Path(_path(own)).absolute())}).decode()
+
+
+def unpack_options(text: str) -> dict[str, str]:
+    return msgspec.json.decode(text, type=dict[str, str])
+
+
+def _own(given: Mapping[str, str]) -> dict[str, str]:
+    """The options of the source by lower-cased name, without what Spark adds for a table."""
+    options = {name.lower(): value for name, value in given.items()}
+    own = {}
+    for name, value in options.items():
+        if name in _NAMES:
+            own[name] = value
+        elif name in _OF_A_TABLE:
+            continue
+        elif not name.startswith(_COPY) or name.removeprefix(_COPY) not in options:
+            raise _unknown(name)
+    return own
 
 
 def _unknown(name: str) -> BadOption:
@@ -85,12 +148,17 @@ def _path(options: Mapping[str, str]) -> str:
     path = options.get("path", "")
     if not path:
         raise BadOption("path is missing: the data directory, as in drayd dev --data DIR")
-    return path.removeprefix("file://") if path.startswith("file:///") else path
+    for scheme in ("file:///", "file:/"):  # as Spark reads and writes them: nothing in them is escaped
+        if path.startswith(scheme):
+            return path.removeprefix(scheme.removesuffix("/"))
+    return path
 
 
-def _topics(options: Mapping[str, str]) -> dict[str, tuple[int, ...] | None]:
-    if ("subscribe" in options) == ("assign" in options):
-        raise BadOption("give subscribe (topic,topic) or assign ({topic:[partitions]}): one of them, not both")
+def _topics(options: Mapping[str, str]) -> "dict[str, tuple[int, ...] | None] | re.Pattern[str]":
+    if sum(name in options for name in ("subscribe", "subscribepattern", "assign")) != 1:
+        raise BadOption("give one of subscribe (topic,topic), subscribePattern and assign ({topic:[partitions]})")
+    if "subscribepattern" in options:
+        return _pattern(options["subscribepattern"])
     if "subscribe" in options:
         names = [name.strip() for name in options["subscribe"].split(",")]
         if not all(names):
@@ -105,15 +173,50 @@ def _topics(options: Mapping[str, str]) -> dict[str, tuple[int, ...] | None]:
     return {topic: tuple(sorted(set(partitions))) for topic, partitions in assigned.items()}
 
 
+def _pattern(text: str) -> "re.Pattern[str]":
+    """Python's expressions are Java's as far as names of topics go; where a set means something else it warns."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FutureWarning)
+            return re.compile(text)
+    except (re.error, FutureWarning, OverflowError, RecursionError) as error:
+        raise BadOption(
+            "subscribePattern is a regular expression that Python knows, such as orders-.*", given=text[:200],
+            reason=error,
+        ) from error  # fmt: skip
+
+
+def _place(options: Mapping[str, str], side: str, default: int) -> Place:
+    """The time comes first, then times by partition, then offsets, as in the Kafka source."""
+    name = f"{side}Timestamp"
+    if name.lower() in options:
+        return Times(option=name, given=_number(options, name, 0, MAX_OFFSET, 0))
+    name = f"{side}OffsetsByTimestamp"
+    if name.lower() in options:
+        return Times(option=name, given=_by_partition(options[name.lower()], name))
+    name = f"{side}Offsets"
+    return Offsets(option=name, given=_offsets(options, name, default))
+
+
 def _offsets(options: Mapping[str, str], name: str, default: int) -> int | ByPartition:
     text = options.get(name.lower(), "").strip()
     words = {"": default, "earliest": EARLIEST, "latest": LATEST}
-    if text.lower() in words:
-        word = words[text.lower()]
-        if word != default:
-            raise BadOption("a batch begins at earliest and ends at latest, or at offsets", option=name, given=text)
-        return word
-    return _by_partition(text, name, least=EARLIEST)
+    word = words.get(text.lower())
+    found = {} if word is not None else _by_partition(text, name, least=EARLIEST)
+    wrong = EARLIEST if default == LATEST else LATEST
+    if word == wrong or any(wrong in numbers.values() for numbers in found.values()):
+        raise BadOption(
+            "a batch begins at earliest (-2) and ends at latest (-1), or at offsets", option=name, given=text[:200]
+        )
+    return found if word is None else word
+
+
+def _latest_if_no_match(options: Mapping[str, str]) -> bool:
+    name = "startingOffsetsByTimestampStrategy"
+    strategy = options.get(name.lower(), "error").lower()
+    if strategy not in ("error", "latest"):
+        raise BadOption("it is error or latest", option=name, given=strategy[:50])
+    return strategy == "latest"
 
 
 def _by_partition(text: str, name: str, least: int = 0) -> ByPartition:
@@ -125,7 +228,7 @@ def _by_partition(text: str, name: str, least: int = 0) -> ByPartition:
         ) from error
     for topic, numbers in found.items():
         for partition, number in numbers.items():
-            if partition < 0 or number < least:
+            if partition < 0 or not least <= number <= MAX_OFFSET:
                 raise BadOption(
                     "not a partition, or not a number it can begin at", option=name, topic=topic,
                     partition=partition, number=number,

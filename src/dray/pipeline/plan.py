@@ -7,13 +7,14 @@ name; the name is built again where the object is read.
 
 Invariants
     SP1  The pieces of a plan hold each record of the cut once: rows are dense
-         (H2), a piece takes neighbouring rows, and no row is in two pieces.
+         (H2), a piece takes neighbouring rows, and a row is in two pieces only
+         where their offsets part it.
 """
 
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, count
 from operator import sub
 from typing import Final
@@ -22,6 +23,8 @@ from dray.machine.index import LENGTH_BYTES, Index
 from dray.machine.machine import Machine
 from dray.machine.streams import Stream
 from dray.objects.paths import WalName
+from dray.pipeline.errors import BadOption
+from dray.pipeline.options import MAX_PARTITIONS
 from dray.wal.ids import LogId, wal_id
 
 SLICE_ROWS: Final = 65_536
@@ -81,14 +84,40 @@ class Piece:
         return sum(self.sizes)
 
 
-def plan_tasks(spans: Sequence[tuple[Machine, Span]], *, cores: int, min_tasks: int) -> list[list[Piece]]:
-    """Pieces for each task, tasks of about the same number of bytes (SP1)."""
+def plan_tasks(
+    spans: Sequence[tuple[Machine, Span]], *, cores: int, min_tasks: int, max_records: int | None = None
+) -> list[list[Piece]]:
+    """Pieces for each task, tasks of about the same number of bytes, none of more than `max_records` (SP1).
+
+    Raises:
+        BadOption: `max_records` would make too many tasks.
+    """
+    if max_records is not None:
+        spans = _parted(spans, max_records)
     total = sum(_bytes_of(span) for _, span in spans)
     tasks = _Tasks(total / task_count(total, cores=cores, min_tasks=min_tasks))
+    records = 0
     for machine, span in spans:
+        records += span.end - span.start
+        if max_records is not None and records > max_records:
+            tasks.end_task()
+            records = span.end - span.start
         for chunk in _chunks(span):
             tasks.add(machine, span, chunk)
     return tasks.done()
+
+
+def _parted(spans: Sequence[tuple[Machine, Span]], most: int) -> list[tuple[Machine, Span]]:
+    """The same offsets in spans of at most so many, each about as long as the others of its stream."""
+    counts = [-(-(span.end - span.start) // most) for _, span in spans]
+    if sum(counts) > MAX_PARTITIONS:
+        raise BadOption("too many tasks: raise it", option="maxRecordsPerPartition", given=most, tasks=sum(counts))
+    return [
+        (machine, replace(span, start=span.start + length * at // parts, end=span.start + length * (at + 1) // parts))
+        for (machine, span), parts in zip(spans, counts, strict=True)
+        for length in (span.end - span.start,)
+        for at in range(parts)
+    ]
 
 
 def task_count(total: int, *, cores: int, min_tasks: int) -> int:
@@ -179,7 +208,7 @@ class _Tasks:
             self._given += ends[end - 1] - before
             at = end
             if self._given >= self._goal * (len(self._tasks) + 1):
-                self._end_task()
+                self.end_task()
 
     def _take(self, machine: Machine, span: Span, chunk: _Chunk) -> None:
         if self._open is not None and self._open[1] is span:
@@ -193,14 +222,15 @@ class _Tasks:
             self._pieces.append(_pack(*self._open))
             self._open = None
 
-    def _end_task(self) -> None:
+    def end_task(self) -> None:
+        """What comes next is in another task."""
         self._end_piece()
         if self._pieces:
             self._tasks.append(self._pieces)
             self._pieces = []
 
     def done(self) -> list[list[Piece]]:
-        self._end_task()
+        self.end_task()
         return self._tasks
 
 

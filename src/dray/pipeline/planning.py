@@ -20,10 +20,12 @@ from dray.objects.port import Objects
 from dray.pipeline.errors import BadOption
 from dray.pipeline.opening import open_metadata, read_directory
 from dray.pipeline.options import ReadOptions
+from dray.pipeline.parallelism import cores
 from dray.pipeline.pins import hold
-from dray.pipeline.plan import Piece, plan_tasks
-from dray.pipeline.ranges import find_partitions, span_of
+from dray.pipeline.plan import Piece, Span, plan_tasks
+from dray.pipeline.ranges import Found, find_partitions, span_of
 from dray.pipeline.stores import open_for_reading
+from dray.pipeline.together import some_at_a_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +55,21 @@ async def _plan(options: ReadOptions, directory: DataDirectory, objects: Objects
         for domain in range(1, machines[0].domains + 1 if machines[0].domains > 1 else 1):
             machines[domain] = await metadata.machine(domain)
     partitions = find_partitions(options, machines)
-    spans = [(found.machine, await span_of(options, found, objects)) for found in partitions]
-    return plan_tasks(spans, cores=os.cpu_count() or 1, min_tasks=options.min_partitions)
+
+    async def span(found: Found) -> tuple[Machine, Span]:
+        return found.machine, await span_of(options, found, objects)
+
+    spans = []
+    for result in await some_at_a_time(span, partitions):  # a time is looked up in a batch
+        if isinstance(result, BaseException):
+            raise result
+        spans.append(result)
+    return plan_tasks(
+        spans,
+        cores=cores(os.environ),  # noqa: TID251
+        min_tasks=options.min_partitions,
+        max_records=options.max_records,
+    )
 
 
 async def _check_binding(objects: Objects, identity: Identity, address: str) -> None:

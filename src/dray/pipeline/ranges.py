@@ -3,9 +3,14 @@
 earliest, -2     where the log starts
 latest, -1       where it ends
 a time           the first record that is not older
+
+What is refused is what Spark's Kafka source refuses: JSON that does not name
+exactly the partitions that are read, a start behind the end, a starting time
+that no record is as young as.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dray.errors import Corrupt, DrayError
@@ -17,7 +22,7 @@ from dray.machine.topics import TopicState
 from dray.objects.paths import WalName
 from dray.objects.port import Objects
 from dray.pipeline.errors import BadOption, BrokenObject, DataLoss, NoSuchTopic, broken, told
-from dray.pipeline.options import EARLIEST, LATEST, ByPartition, ReadOptions
+from dray.pipeline.options import EARLIEST, LATEST, ByPartition, Place, ReadOptions, Times
 from dray.pipeline.plan import Span
 from dray.records import Record, one_batch, records_of
 
@@ -37,9 +42,10 @@ def find_partitions(options: ReadOptions, machines: Mapping[int, Machine]) -> li
 
     Raises:
         NoSuchTopic: one of them is not there.
+        BadOption: offsets or times are given for other partitions than these.
     """
     found = []
-    for name, wanted in options.topics.items():
+    for name, wanted in _wanted(options, machines[0]).items():
         topic = machines[0].topics.named(name)
         if topic is None or topic.state is not TopicState.READY:
             known = [other.name for other in machines[0].topics.visible()][:20]
@@ -52,7 +58,32 @@ def find_partitions(options: ReadOptions, machines: Mapping[int, Machine]) -> li
             if stream is None or stream.closed:
                 raise NoSuchTopic("the topic was just deleted", topic=name, partition=partition)
             found.append(Found(topic=name, partition=partition, machine=machine, stream=stream))
+    for place in (options.starting, options.ending):
+        _check_named(place, found)
     return found
+
+
+def _wanted(options: ReadOptions, catalog: Machine) -> dict[str, tuple[int, ...] | None]:
+    pattern = options.topics
+    if not isinstance(pattern, re.Pattern):
+        return pattern
+    ready = (topic.name for topic in catalog.topics.visible() if topic.state is TopicState.READY)
+    return dict.fromkeys(sorted(name for name in ready if pattern.fullmatch(name)))
+
+
+def _check_named(place: Place, found: Sequence[Found]) -> None:
+    """JSON names each partition that is read, and no other: a number for a wrong name would be left out silently."""
+    if isinstance(place.given, int):
+        return
+    read = {(one.topic, one.partition) for one in found}
+    named = {(topic, partition) for topic, numbers in place.given.items() for partition in numbers}
+    for what, wrong in (("is missing", read - named), ("is named that is not read", named - read)):
+        if wrong:
+            topic, partition = min(wrong)
+            raise BadOption(
+                f"a partition {what}: name each partition of the read, and no other", option=place.option, topic=topic,
+                partition=partition, others=len(wrong) - 1,
+            )  # fmt: skip
 
 
 async def span_of(options: ReadOptions, found: Found, objects: Objects) -> Span:
@@ -60,21 +91,33 @@ async def span_of(options: ReadOptions, found: Found, objects: Objects) -> Span:
 
     Raises:
         DataLoss: the log does not hold what was asked for, and `failOnDataLoss` is not off.
-        BadOption: the partition has no offset in the JSON.
+        BadOption: the start is behind the end, or no record is as young as the starting time.
     """
-    stream = found.stream
-    if options.starting_times is not None:
-        time_ms = _of(options.starting_times, found, "startingOffsetsByTimestamp")
-        start = await _offset_at(found, time_ms, objects)
-    else:
-        start = _resolve(options, found, options.starting, "startingOffsets")
-    end = _resolve(options, found, options.ending, "endingOffsets")
-    return Span(topic=found.topic, stream=stream, start=start, end=max(start, end))
+    start, end = [await _resolve(options, found, place, objects) for place in (options.starting, options.ending)]
+    if start is None:
+        if not options.latest_if_no_match:
+            raise BadOption(
+                "no record is as young as the starting time: give an earlier one, or set "
+                "startingOffsetsByTimestampStrategy to latest to begin such a partition at its end",
+                option=options.starting.option, topic=found.topic, partition=found.partition,
+                time=_of(options.starting.given, found),
+            )  # fmt: skip
+        start = found.stream.end
+    if end is None:
+        end = found.stream.end
+    if start > end:
+        raise BadOption(
+            "the start is behind the end", topic=found.topic, partition=found.partition, start=start, end=end,
+            starting=options.starting.option, ending=options.ending.option,
+        )  # fmt: skip
+    return Span(topic=found.topic, stream=found.stream, start=start, end=end)
 
 
-def _resolve(options: ReadOptions, found: Found, given: int | ByPartition, name: str) -> int:
-    number = given if isinstance(given, int) else _of(given, found, name)
-    stream = found.stream
+async def _resolve(options: ReadOptions, found: Found, place: Place, objects: Objects) -> int | None:
+    """The offset that is meant; None if no record is as young as the time that is given."""
+    number, stream = _of(place.given, found), found.stream
+    if isinstance(place, Times):
+        return await _offset_at(found, number, objects)
     if number == EARLIEST:
         return stream.start
     if number == LATEST:
@@ -85,20 +128,18 @@ def _resolve(options: ReadOptions, found: Found, given: int | ByPartition, name:
         raise DataLoss(
             "the log does not hold this offset: it expired, or was never written. To read what is there, set "
             "failOnDataLoss to false",
-            option=name, topic=found.topic, partition=found.partition, offset=number, start=stream.start,
+            option=place.option, topic=found.topic, partition=found.partition, offset=number, start=stream.start,
             end=stream.end,
         )  # fmt: skip
     return min(max(number, stream.start), stream.end)
 
 
-def _of(given: ByPartition, found: Found, name: str) -> int:
-    number = given.get(found.topic, {}).get(found.partition)
-    if number is None:
-        raise BadOption("a partition is missing", option=name, topic=found.topic, partition=found.partition)
-    return number
+def _of(given: int | ByPartition, found: Found) -> int:
+    """The number of a partition, which is there: see `_check_named`."""
+    return given if isinstance(given, int) else given[found.topic][found.partition]
 
 
-async def _offset_at(found: Found, time_ms: int, objects: Objects) -> int:
+async def _offset_at(found: Found, time_ms: int, objects: Objects) -> int | None:
     """The first record that is not older than a time; the index knows the batch, the batch knows the record."""
     index, stream = found.stream.index, found.stream
     number = index.find(stream.start)
@@ -111,7 +152,7 @@ async def _offset_at(found: Found, time_ms: int, objects: Objects) -> int:
             if record.offset >= stream.start and record.timestamp >= time_ms:
                 return record.offset
         number += 1  # the log starts inside this batch, behind the record that was meant
-    return stream.end
+    return None
 
 
 async def _records(found: Found, row: IndexRow, objects: Objects) -> list[Record]:

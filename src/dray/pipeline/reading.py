@@ -24,6 +24,7 @@ from dray.objects.port import Objects
 from dray.pipeline.errors import broken, told
 from dray.pipeline.plan import Piece
 from dray.pipeline.stores import open_for_reading
+from dray.pipeline.together import some_at_a_time
 from dray.records import InvalidBatch, one_batch
 from dray.records.arrow import part_of, parts_to_arrow
 from dray.records.columns import Part
@@ -32,6 +33,8 @@ GROUP_BYTES: Final = 16 << 20
 """Ranges that are fetched at a time."""
 LOCAL_GROUP_BYTES: Final = 4 << 20
 """The same for files, which are read one after another anyway: fewer bytes stay in the processor's cache."""
+GROUP_RANGES: Final = 1_024
+"""The same by number: small batches are many (SP4)."""
 RANGE_BYTES: Final = 4 << 20
 GAP_BYTES: Final = 128 << 10
 """Two ranges of an object that lie closer are read as one."""
@@ -53,7 +56,7 @@ _HEADERS_TYPE: Final = pa.list_(
     pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 )
 PLAIN_SCHEMA: Final = pa.schema(_BASE_FIELDS)
-HEADERS_SCHEMA: Final = pa.schema([*_BASE_FIELDS, pa.field("headers", _HEADERS_TYPE)])
+FIELDS: Final = {field.name: field for field in (*_BASE_FIELDS, pa.field("headers", _HEADERS_TYPE))}
 
 
 class _Range(NamedTuple):
@@ -66,8 +69,8 @@ class _Range(NamedTuple):
     end_row: int
 
 
-def read_pieces(address: str, pieces: Sequence[Piece], *, include_headers: bool) -> Iterator[pa.RecordBatch]:
-    """The records of a task, in the order of its pieces."""
+def read_pieces(address: str, pieces: Sequence[Piece], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """These columns of the records of a task, in the order of its pieces."""
     remote = "://" in address and not address.startswith("file://")
     limit = GROUP_BYTES if remote else min(GROUP_BYTES, LOCAL_GROUP_BYTES)
     with asyncio.Runner() as runner:
@@ -77,7 +80,7 @@ def read_pieces(address: str, pieces: Sequence[Piece], *, include_headers: bool)
             for piece in pieces:
                 for group in _groups(piece, limit):
                     buffers = loop.run_until_complete(_fetch(objects, piece, group))
-                    yield from _decode(piece, group, buffers, include_headers)
+                    yield from _decode(piece, group, buffers, columns)
         finally:
             runner.run(objects.close())
 
@@ -88,7 +91,7 @@ def _groups(piece: Piece, limit: int) -> Iterator[list[_Range]]:
     held = 0
     for found in _ranges(piece):
         size = found.end - found.start
-        if group and held + size > limit:
+        if group and (held + size > limit or len(group) >= GROUP_RANGES):
             yield group
             group, held = [], 0
         group.append(found)
@@ -118,8 +121,7 @@ def _ranges(piece: Piece) -> Iterator[_Range]:
 
 
 async def _fetch(objects: Objects, piece: Piece, group: Sequence[_Range]) -> list[memoryview]:
-    tasks = [asyncio.create_task(objects.get(piece.path(part.owner), part.start, part.end)) for part in group]
-    found = await asyncio.gather(*tasks, return_exceptions=True)
+    found = await some_at_a_time(lambda part: objects.get(piece.path(part.owner), part.start, part.end), group)
     buffers = []
     for part, result in zip(group, found, strict=True):
         if isinstance(result, DrayError):
@@ -131,9 +133,9 @@ async def _fetch(objects: Objects, piece: Piece, group: Sequence[_Range]) -> lis
 
 
 def _decode(
-    piece: Piece, group: Sequence[_Range], buffers: Sequence[memoryview], include_headers: bool
+    piece: Piece, group: Sequence[_Range], buffers: Sequence[memoryview], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    rows = _Rows(piece, include_headers)
+    rows = _Rows(piece, columns)
     for part, buffer in zip(group, buffers, strict=True):
         for row in range(part.first_row, part.end_row):
             at = piece.positions[row] - part.start
@@ -144,9 +146,10 @@ def _decode(
 class _Rows:
     """Collects decompressed batches until they are worth an Arrow batch."""
 
-    def __init__(self, piece: Piece, include_headers: bool) -> None:
+    def __init__(self, piece: Piece, columns: Sequence[str]) -> None:
         self._piece = piece
-        self._include_headers = include_headers
+        self._columns = columns
+        self._schema = pa.schema([FIELDS[name] for name in columns])
         self._parts: list[Part] = []
         self._first_row = 0
         self._held = 0
@@ -190,7 +193,9 @@ class _Rows:
             raise told(error, **_facts(self._piece, row)) from error
         found = self._clip(found, parts)
         for at in range(0, found.num_rows, ROWS):
-            yield _shape(found.slice(at, ROWS), self._piece, self._append_time, self._include_headers)
+            part = found.slice(at, ROWS)
+            arrays = [_column(name, part, self._piece, self._append_time) for name in self._columns]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _clip(self, found: pa.RecordBatch, parts: Sequence[Part]) -> pa.RecordBatch:
         """Only the first and the last batch of a piece can reach over its edges; offsets within one are dense."""
@@ -201,21 +206,21 @@ class _Rows:
         return found.slice(skip, found.num_rows - skip - surplus) if skip or surplus else found
 
 
-def _shape(found: pa.RecordBatch, piece: Piece, append_time: bool, include_headers: bool) -> pa.RecordBatch:
-    """The columns of Spark's Kafka source."""
-    count = found.num_rows
-    columns = [
-        found.column("key"),
-        found.column("value"),
-        pa.repeat(pa.scalar(piece.topic), count),
-        pa.repeat(pa.scalar(piece.partition, pa.int32()), count),
-        found.column("offset"),
-        _timestamps(found.column("timestamp")),
-        pa.repeat(pa.scalar(int(append_time), pa.int32()), count),
-    ]
-    if not include_headers:
-        return pa.RecordBatch.from_arrays(columns, schema=PLAIN_SCHEMA)
-    return pa.RecordBatch.from_arrays([*columns, _headers(found.column("headers"))], schema=HEADERS_SCHEMA)
+def _column(name: str, found: pa.RecordBatch, piece: Piece, append_time: bool) -> pa.Array:
+    """A column of Spark's Kafka source."""
+    match name:
+        case "topic":
+            return pa.repeat(pa.scalar(piece.topic), found.num_rows)
+        case "partition":
+            return pa.repeat(pa.scalar(piece.partition, pa.int32()), found.num_rows)
+        case "timestamp":
+            return _timestamps(found.column("timestamp"))
+        case "timestampType":
+            return pa.repeat(pa.scalar(int(append_time), pa.int32()), found.num_rows)
+        case "headers":
+            return _headers(found.column("headers"))
+        case _:
+            return found.column(name)
 
 
 def _timestamps(milliseconds: pa.Array) -> pa.Array:

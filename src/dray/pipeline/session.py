@@ -5,18 +5,21 @@
     spark = build_session("reports")
     spark.read.format("dray").option("subscribe", "orders").load("dray-data").show()
 
-`spark.read.format("dray")` works in any session of a Python that has this
-package; this one starts its tasks faster and retries a failed one.
+`spark.read.format("dray")` works in any session whose Python (PYSPARK_PYTHON)
+has this package; this one starts its tasks faster and retries a failed one.
 """
 
 import os
+import subprocess
 import sys
 from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import SparkSession
 
+from dray.errors import Invalid
 from dray.pipeline.java import find_java_home
+from dray.pipeline.parallelism import VARIABLE, cores_of
 
 DEFAULTS: Final = {
     "spark.python.daemon.module": "dray.pipeline.daemon",
@@ -27,6 +30,10 @@ DEFAULTS: Final = {
 LOCAL: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
+class WrongPython(Invalid):
+    """A session is running whose Python does not have this package."""
+
+
 def build_session(
     name: str = "dray", *, master: str = "local[*,4]", config: Mapping[str, str] | None = None
 ) -> SparkSession:
@@ -35,7 +42,7 @@ def build_session(
     `local[*,4]` tries a failed task up to four times; plain `local[*]` does not.
 
     Raises:
-        NoJava, OldJava: Spark cannot run here, and what to do about it.
+        NoJava, OldJava, WrongPython: Spark cannot run here, and what to do about it.
     """
     home = find_java_home(os.environ)
     if home is not None:
@@ -43,8 +50,34 @@ def build_session(
     # Workers must be the Python that has this package, not the first one of PATH.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.appName(name).master(master)
     settings = DEFAULTS | (LOCAL if master.startswith("local") else {}) | dict(config or {})
+    tasks = cores_of(master, settings)
+    if tasks is not None:
+        os.environ[VARIABLE] = str(tasks)
+    builder = SparkSession.builder.appName(name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    _check_python(session)
+    return session
+
+
+def _check_python(session: SparkSession) -> None:
+    """A JVM that was running already keeps the Python of its environment, and then finds no source named dray."""
+    jvm = session.sparkContext._jvm
+    assert jvm is not None, "a session of this kind has a JVM"
+    told = (jvm.System.getenv(name) for name in ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"))
+    chosen = next((name for name in told if name), "python3")
+    if chosen == sys.executable:
+        return
+    look = [chosen, "-c", "import dray, pyspark_dray"]
+    try:
+        found = subprocess.run(look, capture_output=True, timeout=60, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        found = False
+    if not found:
+        raise WrongPython(
+            "Spark was started before, for a Python that does not have dray, and keeps it: restart this process, and "
+            "call build_session first or set PYSPARK_PYTHON before Spark starts",
+            python=chosen, wanted=sys.executable,
+        )  # fmt: skip

@@ -27,7 +27,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from dray.pipeline.options import ReadOptions, parse_options
+from dray.pipeline.errors import BadOption
+from dray.pipeline.options import ReadOptions, is_table, pack_options, parse_options, unpack_options
 from dray.pipeline.plan import Piece
 from dray.pipeline.planning import plan_read
 from dray.pipeline.zips import keep_unchanged
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 keep_unchanged()  # planners live on for the next plan; Spark forks them from a daemon of its own
+
+CARRIED: Final = "dray.options"
 
 # Every column is nullable, as in the Kafka source, and the Arrow batches say
 # the same: newer Sparks compare the two exactly.
@@ -54,14 +57,56 @@ HEADERS: Final = StructField(
 
 
 def schema_of(options: Mapping[str, str]) -> StructType:
-    """The columns; a wrong option is told here, when the DataFrame is made."""
+    """The columns; a wrong option is told here, when the DataFrame is made.
+
+    Spark gives the options of a table to its source when it is made, and never again; but it keeps the schema. So the
+    first column of a table carries them (ADR-0017).
+    """
     parsed = parse_options(options)
-    return StructType([*COLUMNS, HEADERS] if parsed.include_headers else [*COLUMNS])
+    first, *others = [*COLUMNS, HEADERS] if parsed.include_headers else [*COLUMNS]
+    if is_table(options):
+        first = StructField(first.name, first.dataType, metadata={CARRIED: pack_options(options)})
+    return StructType([first, *others])
 
 
-def reader_of(options: Mapping[str, str]) -> DataSourceReader:
-    """What plans and reads."""
-    return TopicReader(parse_options(options))
+def reader_of(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
+    """What plans a read of these columns, and reads them."""
+    found = dict(options) or _carried(schema)
+    return TopicReader(parse_options(found), columns_of(schema), tuple(schema.fieldNames()))
+
+
+def _carried(schema: StructType) -> dict[str, str]:
+    """The options of a table; where others are given, what a schema carries was meant for another read."""
+    for field in schema.fields:
+        if CARRIED in field.metadata:
+            return unpack_options(field.metadata[CARRIED])
+    raise BadOption(
+        "there are no options: Spark keeps those of a table only if it is made without a list of columns; for some "
+        "columns use CREATE TEMPORARY VIEW name (column type, ..) USING dray OPTIONS (..)"
+    )
+
+
+def columns_of(schema: StructType) -> tuple[str, ...]:
+    """The columns that a user's schema names, in its order. The schema decides, whatever `includeHeaders` says.
+
+    Raises:
+        BadOption: a column is not there, or is of another type.
+    """
+    known = {field.name.lower(): field for field in (*COLUMNS, HEADERS)}  # in SQL a name has no case
+    names = []
+    for field in schema.fields:
+        column = known.get(field.name.lower())
+        if column is None:
+            raise BadOption("no such column", column=field.name, known=", ".join(one.name for one in known.values()))
+        if field.dataType != column.dataType:
+            raise BadOption(
+                "a column of the source has its own type: name that one, and cast in the query", column=field.name,
+                type=column.dataType.simpleString(), given=field.dataType.simpleString(),
+            )  # fmt: skip
+        names.append(column.name)
+    if not names or len(set(names)) < len(names):
+        raise BadOption("a schema names each of its columns once, and one at least", given=", ".join(names))
+    return tuple(names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +118,16 @@ class Task(InputPartition):
 
 
 class TopicReader(DataSourceReader):
-    """Plans on the driver, reads on executors; travels between them, so it holds the options and nothing else.
+    """Plans on the driver, reads on executors; travels between them, so it holds what was asked for and nothing else.
 
     It has no `pushFilters` (SP2).
     """
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...], names: tuple[str, ...]) -> None:
         self._options = options
+        self._columns = columns
+        self._names = names
+        """The columns as the schema spells them: Spark looks for them by these."""
 
     def partitions(self) -> list[InputPartition]:
         plan = asyncio.run(plan_read(self._options))
@@ -90,4 +138,5 @@ class TopicReader(DataSourceReader):
 
         if not isinstance(partition, Task):
             return iter(())  # Spark runs one task without a partition where a plan has none
-        return read_pieces(partition.address, partition.pieces, include_headers=self._options.include_headers)
+        found = read_pieces(partition.address, partition.pieces, self._columns)
+        return (batch.rename_columns(self._names) for batch in found)
