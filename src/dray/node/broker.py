@@ -136,18 +136,20 @@ async def _open_state(
         check_not_joined(root, effects.disk)
         identity = directory.claim(effects.disk, effects.entropy)
         objects = await _open_objects(stack, config, directory, identity, effects, open_objects)
-        options = replace(options, store_date=await _ask_date(objects, effects))
+        options = replace(options, store_date=await _ask_date(config, objects, effects))
         serving = serve_metadata(directory, identity, effects, options)
     else:
         identity = directory.claim(effects.disk, effects.entropy, owner.identity.cluster)
         objects = await _open_objects(stack, config, owner.directory, identity, effects, open_objects, joins=True)
-        options = replace(options, store_date=await _ask_date(objects, effects))
+        options = replace(options, store_date=await _ask_date(config, objects, effects))
         serving = join_metadata(owner, directory, identity, effects, options)
     return effects, await stack.enter_async_context(serving), objects
 
 
-async def _ask_date(objects: Objects, effects: Effects) -> StoreDate | None:
+async def _ask_date(config: Config, objects: Objects, effects: Effects) -> StoreDate | None:
     """What the store's clock says; after a long stop it vouches for ours (Q7). A store that cannot say does no harm."""
+    if not config.get(ObjectsSettings).has_own_clock:
+        return None  # files are dated by the very clock that would be vouched for
     try:
         date_ms = await store_date(objects, effects.entropy)
     except DrayError as error:
