@@ -10,9 +10,14 @@ import pytest
 from dray.cli.settings import SECTIONS
 from dray.clock import SystemClock, WallMs
 from dray.config import load, parse_set
+from dray.disk import LocalDisk
+from dray.ids import SystemEntropy
 from dray.machine.commands import KeepAlive
 from dray.node import broker as node_broker
 from dray.node.broker import RunningBroker, run_broker
+from dray.node.directory import DataDirectory
+from dray.node.recovery import recover
+from dray.retention.telemetry import LOG_AHEAD
 from tests.golden.asking import Asker, batch
 
 pytestmark = pytest.mark.slow
@@ -69,12 +74,19 @@ class Life:
 
     async def live(self, ms: int) -> None:
         """Let time pass while the broker runs, until retention has looked at every topic."""
+        await self.pass_by(ms)
+        await self._look()
+
+    async def pass_by(self, ms: int) -> None:
         while ms > 0:
             step = min(ms, STEP_MS)
             self._kernel.lived_ms += step
             await self._catalog.propose(KeepAlive())
             ms -= step
-        await self._look()
+
+    def warned(self) -> bool:
+        """Was it told that the log is ahead of the clock?"""
+        return bool(LOG_AHEAD.labels("0")._value.get() > DAY_MS / 1000)
 
     async def _look(self) -> None:
         """A record that may go at once is gone, so what else was due then has gone too: streams go in order."""
@@ -119,3 +131,33 @@ async def test_one_start_with_a_clock_that_is_ahead_deletes_nothing(tmp_path, ke
         assert await right.produce("orders") == 2
         await right.live(3 * STEP_MS)
         assert await right.start("orders") == 0
+
+
+async def test_a_log_that_ran_ahead_keeps_the_present_and_recover_brings_its_time_back(tmp_path, kernel):
+    """RT20, RN1: an operator vouched for a clock that was ten years ahead."""
+    async with life(tmp_path, kernel) as first:
+        await first.ask.create("orders", retention_ms=str(4 * STEP_MS))
+        assert await first.produce("orders") == 0
+    kernel.wrong_by_ms = 10 * YEAR_MS
+    async with life(tmp_path, kernel, broker__accept_clock="true") as wrong:
+        assert await wrong.produce("orders") == 1
+        assert wrong.machine.time_ms > kernel.wall_ms() - DAY_MS
+    kernel.wrong_by_ms = 0
+    async with life(tmp_path, kernel) as right:
+        assert await right.produce("orders") == 2
+        await right.pass_by(6 * STEP_MS)
+        assert await right.produce("orders") == 3
+        async with asyncio.timeout(60):
+            while not right.warned():
+                await asyncio.sleep(0.05)
+        assert await right.start("orders") == 0
+    recovered = await asyncio.to_thread(recover, DataDirectory(tmp_path), 0, LocalDisk(), SystemEntropy(), kernel)
+    assert recovered.set_back_ms > 9 * YEAR_MS
+    async with life(tmp_path, kernel) as back:
+        assert abs(back.machine.time_ms - kernel.wall_ms()) < DAY_MS
+        assert await back.produce("orders") == 4
+        await back.live(2 * STEP_MS)
+        assert await back.start("orders") == 1  # what has a time of the future waits for the one behind it
+        await back.live(3 * STEP_MS)
+        assert await back.start("orders") == 5
+        assert await back.produce("orders") == 5
