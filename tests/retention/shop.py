@@ -66,7 +66,11 @@ class Cluster:
 
     def replica(self, log: MemoryLog, name: str, *, timing: Timing = QUIET, **who) -> Replica:
         identity = Identity(
-            name=name, instance=name.encode().ljust(16, b"-"), kind=SessionKind.BROKER, owner=True, **who
+            name=name,
+            instance=name.encode().ljust(16, b"-"),
+            kind=SessionKind.BROKER,
+            owner=True,
+            **{"asks_for_lead": False, **who},
         )
         entropy = SeededEntropy(f"{name} {log.sequence.last}")
         return Replica(
@@ -116,7 +120,7 @@ class Broker:
         replica = self.domains[domain]
         session = await replica.open_session()
         name = wal_id(replica.machine.log_id, session.id, session.take_counter())
-        created = self.cluster.clock.wall_ms()
+        created = session.stamp_ms(self.cluster.clock.wall_ms(), self.cluster.clock.boot_ns())
         path = WalName.of(zone="a", domain=domain, created_ms=created, wal_id=name).path()
         await self.cluster.store.put(path, [name * 100])
         return path, name, created
@@ -130,7 +134,7 @@ class Broker:
 
     async def commit(self, name: bytes, created: int, *batches: tuple[StreamId, int], stamp: int | None = None) -> None:
         replica = self.domains.of(batches[0][0])
-        stamp = created if stamp is None else stamp
+        stamp = self.cluster.clock.wall_ms() if stamp is None else stamp
         rows = [
             (stream, stamp, stamp, -1, -1, records, BATCH_BYTES, 53 + at * (BATCH_BYTES + 4), -1)
             for at, (stream, records) in enumerate(batches)

@@ -113,6 +113,14 @@ class Offsets:
         expire_ms = committed.expire_ms if committed.expire_ms >= 0 else committed.commit_ms + retention_ms
         return expire_ms <= self._timeline.time_ms
 
+    def cap_times(self, latest_ms: int) -> None:
+        """Let no commit be later than a time, and keep it as long as was promised: for a log that begins anew."""
+        for group in self._groups.values():
+            for key, committed in group.items():
+                late_ms = max(0, committed.commit_ms - latest_ms)
+                expire_ms = committed.expire_ms - late_ms if committed.expire_ms >= 0 else -1
+                group[key] = committed._replace(commit_ms=committed.commit_ms - late_ms, expire_ms=expire_ms)
+
     def dump(self, out: Writer) -> None:
         out.values([len(self._groups)])
         for name in self.groups():

@@ -79,6 +79,13 @@ def expire(states: bytearray, start: int, limit: int, used_before_min: int) -> t
     return gone, following
 
 
+def cap_used(states: bytearray, latest_min: int) -> None:
+    """Let no last use be later than a time: for a log that begins anew."""
+    for at in range(_USED_AT, len(states), SIZE):
+        if _USED.unpack_from(states, at)[0] > latest_min:
+            _USED.pack_into(states, at, latest_min)
+
+
 def producer_ids(states: bytearray) -> list[ProducerId]:
     """The producers that a stream knows, ascending."""
     return [ProducerId(_ID.unpack_from(states, at)[0]) for at in range(0, len(states), SIZE)]

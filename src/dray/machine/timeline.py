@@ -75,6 +75,11 @@ class Timeline:
         """The founder's clock is where time begins."""
         self.time_ms = self.sure_ms = min(max(wall_ms, 0), MAX_TIME_MS)
 
+    def restart(self, time_ms: int) -> None:
+        """A new log begins with the state of one that ran ahead; retention waits as after every jump."""
+        self.time_ms = self.sure_ms = time_ms
+        self.pause_end_ms = time_ms + HOUR_MS
+
     def open(self, wall_ms: int, *, proven: bool, others_ms: int | None) -> tuple[int, int]:
         """Start a line: (its sure time, its lead). `others_ms` is the oldest clock of the other live sessions."""
         before, sure = self.time_ms, self.sure_ms

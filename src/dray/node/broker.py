@@ -28,6 +28,7 @@ from dray.machine.commands import RegisterBroker
 from dray.machine.verdicts import BrokerRegistered
 from dray.node import telemetry
 from dray.node.addresses import HostPort, parse_host_port
+from dray.node.birth import check_birth, remember_birth
 from dray.node.directory import DataDirectory, Identity, new_identity
 from dray.node.joining import WrongStore, check_not_joined, join_metadata, joined_directory, owner_of
 from dray.node.metadata import Effects, Metadata, MetadataOptions, serve_in_memory, serve_metadata
@@ -136,18 +137,21 @@ async def _open_state(
         check_not_joined(root, effects.disk)
         identity = directory.claim(effects.disk, effects.entropy)
         objects = await _open_objects(stack, config, directory, identity, effects, open_objects)
-        options = replace(options, store_date=await _ask_date(objects, effects))
-        serving = serve_metadata(directory, identity, effects, options)
+        options = replace(options, store_date=await _ask_date(config, objects, effects))
+        metadata = await stack.enter_async_context(serve_metadata(directory, identity, effects, options))
+        await remember_birth(objects, directory, effects.disk)
     else:
         identity = directory.claim(effects.disk, effects.entropy, owner.identity.cluster)
         objects = await _open_objects(stack, config, owner.directory, identity, effects, open_objects, joins=True)
-        options = replace(options, store_date=await _ask_date(objects, effects))
-        serving = join_metadata(owner, directory, identity, effects, options)
-    return effects, await stack.enter_async_context(serving), objects
+        options = replace(options, store_date=await _ask_date(config, objects, effects))
+        metadata = await stack.enter_async_context(join_metadata(owner, directory, identity, effects, options))
+    return effects, metadata, objects
 
 
-async def _ask_date(objects: Objects, effects: Effects) -> StoreDate | None:
+async def _ask_date(config: Config, objects: Objects, effects: Effects) -> StoreDate | None:
     """What the store's clock says; after a long stop it vouches for ours (Q7). A store that cannot say does no harm."""
+    if not config.get(ObjectsSettings).has_own_clock:
+        return None  # files are dated by the very clock that would be vouched for
     try:
         date_ms = await store_date(objects, effects.entropy)
     except DrayError as error:
@@ -176,6 +180,8 @@ async def _open_objects(
     stack.push_async_callback(objects.close)
     if joins and await bound_to(objects) != identity.cluster_id:
         raise WrongStore("this is not the store of the cluster: set objects.url to what its other brokers use")
+    if not joins and directory is not None and settings.url != "memory:":
+        await check_birth(objects, directory, identity, effects.disk)
     await bind(objects, identity.cluster_id)
     return objects
 

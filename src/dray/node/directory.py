@@ -2,6 +2,7 @@
 
     DIR/LOCK                     held by the one process that owns the directory
     DIR/identity.json            cluster and installation, written once
+    DIR/log.json                 that a log was begun, and where
     DIR/meta.sock                the log server of the owner
     DIR/meta/domain-00000/       log/ and checkpoints/ of a domain
     DIR/objects/                 the object store of the embedded default
@@ -10,9 +11,10 @@ Invariants
     ND1  The identity of a directory is durable before anything else is
          written into it, and never changes.
     ND2  A log that was once begun is never begun again: where it is missing,
-         that is damage and not a new cluster.
+         that is damage and not a new cluster (see `dray.node.birth`).
 """
 
+import re
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +27,8 @@ from dray.errors import Conflict, Corrupt, NotFound
 from dray.ids import Entropy, new_uuid
 
 FORMAT: Final = 1
+MARK: Final = "log.json"
+_HOME: Final = re.compile(r"domain-([0-9]{5})")
 
 
 class WrongDirectory(Conflict):
@@ -45,6 +49,15 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def instance(self) -> uuid.UUID:
         return uuid.UUID(self.instance_id)
+
+
+class LogMark(msgspec.Struct, frozen=True, kw_only=True):
+    """What `log.json` says: the log was begun."""
+
+    format: int
+    path: str
+    """Where the domains lie: `meta`, below the directory, or an absolute path."""
+    domains: list[int]
 
 
 def new_identity(entropy: Entropy, cluster_id: uuid.UUID | None = None) -> Identity:
@@ -87,13 +100,64 @@ class DataDirectory:
     def domains(self, disk: Disk) -> list[int]:
         """The domains whose logs lie here."""
         names = disk.list(self.meta)
-        found = [int(name.removeprefix("domain-")) for name in names if name.startswith("domain-")]
+        found = self._domains(disk)
         if names and not found:  # ND2
             raise Corrupt(
                 "the log is missing: a recovery was cut short, or files were lost. Run: drayd admin meta recover",
                 path=self.meta,
             )
+        self._check_mark(disk)
         return found
+
+    def holds_log(self, disk: Disk) -> bool:
+        """Is there any file of a log here?"""
+        return any(disk.list(self.log(domain)) for domain in self._domains(disk))
+
+    def knows_log(self, disk: Disk) -> bool:
+        """Was a log of this directory ever begun, as far as it remembers (ND2)?"""
+        homes = (self.home(domain) for domain in self._domains(disk))
+        return self._read_mark(disk) is not None or any(was_born(disk, home) for home in homes)
+
+    def remember_log(self, disk: Disk) -> None:
+        """Remember, durably, that the log was begun, and where it is kept (ND2)."""
+        path = "meta" if self.elsewhere is None else str(self.meta)
+        mark = LogMark(format=FORMAT, path=path, domains=self.domains(disk))
+        if self._read_mark(disk) != mark:
+            self._write(disk, MARK, mark)
+
+    def _domains(self, disk: Disk) -> list[int]:
+        matches = (_HOME.fullmatch(name) for name in disk.list(self.meta))
+        return [int(match[1]) for match in matches if match is not None]
+
+    def _read_mark(self, disk: Disk) -> LogMark | None:
+        path = self.root / MARK
+        try:
+            mark = msgspec.json.decode(disk.read(path), type=LogMark)
+        except NotFound:
+            return None
+        except msgspec.DecodeError as broken:
+            raise Corrupt("log.json cannot be read: restore it from a backup", path=path) from broken
+        if mark.format > FORMAT:
+            raise WrongDirectory(
+                "the directory was written by a newer Dray: run that one", format=mark.format, known=FORMAT
+            )
+        return mark
+
+    def _check_mark(self, disk: Disk) -> None:
+        """Raise if a log was begun and is not where it is looked for (ND2)."""
+        mark = self._read_mark(disk)
+        if mark is None or all(disk.list(self.log(domain)) for domain in mark.domains):
+            return
+        kept = self.root / mark.path
+        if kept != self.meta:
+            raise Corrupt(
+                "the log of this directory is kept elsewhere: start with the --log that was used before, or move the "
+                "log here",
+                kept=kept, looked=self.meta,
+            )  # fmt: skip
+        raise Corrupt(
+            "the log is missing, but it was begun: mount its volume, or restore it from a backup", path=self.meta
+        )
 
     def read_identity(self, disk: Disk) -> Identity:
         """Whose directory it is; `NotFound` if nobody's yet."""
@@ -130,17 +194,21 @@ class DataDirectory:
                 "the directory is not empty and has no identity: choose another one", path=self.root, found=foreign[0]
             )
         identity = new_identity(entropy, cluster_id)
-        temporary = self.root / "identity.json.part"
+        self._write(disk, "identity.json", identity)
+        return identity
+
+    def _write(self, disk: Disk, name: str, value: msgspec.Struct) -> None:
+        """Put a small file into its place, whole and durable."""
+        temporary = self.root / f"{name}.part"
         disk.remove(temporary)
         file = disk.create(temporary)
         try:
-            file.write([msgspec.json.format(msgspec.json.encode(identity))])
+            file.write([msgspec.json.format(msgspec.json.encode(value))])
             file.sync()
         finally:
             file.close()
-        disk.rename(temporary, self.root / "identity.json")
+        disk.rename(temporary, self.root / name)
         disk.sync_dir(self.root)
-        return identity
 
 
 BORN: Final = "born"

@@ -14,6 +14,7 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
+from dray.clock import Clock
 from dray.disk import Disk
 from dray.errors import Invalid, Unavailable
 from dray.ids import Entropy
@@ -40,9 +41,11 @@ class Recovered:
     repaired: Repaired
     aside: Path
     """Where the old log and its checkpoints are."""
+    set_back_ms: int
+    """How far the log's time had run ahead of its records and of the clock."""
 
 
-def recover(directory: DataDirectory, domain: int, disk: Disk, entropy: Entropy) -> Recovered:
+def recover(directory: DataDirectory, domain: int, disk: Disk, entropy: Entropy, clock: Clock) -> Recovered:
     """Begin a new log with what the old one still tells. The caller holds the directory's lock."""
     home = directory.home(domain)
     fresh = directory.meta / f"fresh-{home.name}"
@@ -53,7 +56,8 @@ def recover(directory: DataDirectory, domain: int, disk: Disk, entropy: Entropy)
     if machine.version == 0:
         raise Invalid("nothing of this log can be saved: restore the directory from a backup", path=directory.root)
     log_id = LogId(entropy.random_bytes(8))
-    renew(machine, log_id)
+    old_ms = machine.time_ms
+    renew(machine, log_id, clock.wall_ms())
     _clear(disk, fresh)
     asyncio.run(_build(disk, fresh, machine))
     aside = _free_name(directory.meta, home.name, disk)
@@ -66,6 +70,7 @@ def recover(directory: DataDirectory, domain: int, disk: Disk, entropy: Entropy)
         log_id=log_id,
         repaired=repaired,
         aside=aside,
+        set_back_ms=old_ms - machine.time_ms,
     )
 
 

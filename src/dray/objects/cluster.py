@@ -9,15 +9,17 @@ Invariants
 """
 
 import json
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
 from dray.errors import Corrupt, Invalid
-from dray.objects.paths import CLUSTER_NAME
+from dray.objects.paths import CLUSTER_NAME, WAL_PREFIX
 from dray.objects.port import AlreadyExists, NoSuchObject, Objects
 
 VERSION: Final = 1
+BEGUN_NAME: Final = "log.json"
 _SIZE_MAX: Final = 4096
 
 
@@ -82,3 +84,23 @@ async def bound_to(objects: Objects) -> str | None:
             object=CLUSTER_NAME,
             size=size,
         ) from error
+
+
+async def mark_begun(objects: Objects) -> None:
+    """Remember that a log was begun whose records are kept under this prefix."""
+    try:
+        await objects.head(BEGUN_NAME)
+    except NoSuchObject:
+        with suppress(AlreadyExists):
+            await objects.put(BEGUN_NAME, [json.dumps({"version": VERSION, "begun": True}).encode()])
+
+
+async def was_begun(objects: Objects) -> bool:
+    """Whether a log was ever begun whose records are kept here: it says so, or there are records."""
+    try:
+        await objects.head(BEGUN_NAME)
+    except NoSuchObject:
+        async for _ in objects.list(WAL_PREFIX):
+            return True
+        return False
+    return True

@@ -65,6 +65,11 @@ class ObjectsSettings(Section):
         """Whether the store is reached over a network."""
         return self.url is not None and urlsplit(self.url).scheme in ("s3", "gs", "az")
 
+    @property
+    def has_own_clock(self) -> bool:
+        """Whether the store's date says anything about ours: one at an address of its own may be on this machine."""
+        return self.is_remote and self.endpoint is None
+
     @field_validator("endpoint")
     @classmethod
     def _endpoint_is_an_address(cls, value: str | None) -> str | None:

@@ -130,7 +130,7 @@ class Placer:
     def _lay_out(self, session: OwnSession, chunks: Chunks) -> _Attempt:
         log_id = self._replica.machine.streams.log_id
         name = wal_id(LogId(log_id), session.id, session.take_counter())
-        created_ms = max(0, self._clock.wall_ms())
+        created_ms = session.stamp_ms(self._clock.wall_ms(), self._clock.boot_ns())
         encoded = codec.encode(name, self._domain, created_ms, chunks)
         path = WalName.of(zone=self._zone, domain=self._domain, created_ms=created_ms, wal_id=name).path()
         placed = Placed(

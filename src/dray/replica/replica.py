@@ -64,6 +64,7 @@ class Replica:
     ) -> None:
         self.machine = machine
         self.timing = timing or Timing()
+        self._identity = identity
         self._is_tool = identity.kind is SessionKind.TOOL
         self._log = log
         self._clock = clock
@@ -136,6 +137,11 @@ class Replica:
                 return self._writer.session
             await self.propose(KeepAlive())
         raise NotServing("the session ended as soon as it was opened")
+
+    @property
+    def clock_is_vouched(self) -> bool:
+        """Does anybody but this machine say that its clock is right (Q7)?"""
+        return self._identity.is_vouched(self._clock.wall_ms(), self._clock.boot_ns())
 
     @property
     def log(self) -> Log:

@@ -1,8 +1,14 @@
 """This process's own session in one domain, and the time that its entries carry (Q3, Q7)."""
 
 from dataclasses import dataclass
+from typing import Final
 
+from dray.machine.commands import MAX_TIME_MS
 from dray.machine.names import SessionId
+from dray.machine.timeline import proves
+
+AGREE_MS: Final = 3_600_000
+"""How far a clock and the log may be apart and still mean the same."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,6 +30,14 @@ class OwnSession:
     def time_ms(self, boot_ns: int) -> int:
         """Machine time as this writer may claim it: the opening's time plus what has elapsed since (Q7)."""
         return self.opened_ms + max(0, boot_ns - self.opened_boot_ns) // 1_000_000
+
+    def stamp_ms(self, wall_ms: int, boot_ns: int) -> int:
+        """When something was made, such that its age can be told by the log's time (RT20).
+
+        That is the clock where it agrees with the log, and the log's time where it does not.
+        """
+        log_ms = self.time_ms(boot_ns)
+        return max(wall_ms, log_ms) if abs(wall_ms - log_ms) <= AGREE_MS else log_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,4 +63,20 @@ class Identity:
     """Holds the lock of the data directory, so a live session of the same name is a dead process's (Q4)."""
     accept_clock: bool = False
     store_date: StoreDate | None = None
-    """Vouches for this machine's clock after a long stop."""
+    """Vouches for this machine's clock after a long stop. Only of a store that has a clock of its own."""
+    asks_for_lead: bool = True
+    """Claim a clock that nobody vouches for, for the hour that machine time may lead by it (Q7). A broker does not:
+    it needs none, because what is kept is judged by time that was lived through, and a lead costs an hour's pause."""
+
+    def is_vouched(self, wall_ms: int, boot_ns: int) -> bool:
+        """Does anybody but this machine say that its clock is right?"""
+        return proves(wall_ms, self.date_ms(boot_ns), accept_clock=self.accept_clock)
+
+    def date_ms(self, boot_ns: int) -> int:
+        """What an `Open` says of the store's date; -1: nothing."""
+        return -1 if self.store_date is None else self.store_date.now_ms(boot_ns)
+
+    def wall_ms(self, wall_ms: int, boot_ns: int, machine_ms: int) -> int:
+        """What an `Open` says of this machine's clock."""
+        believed = self.asks_for_lead or self.is_vouched(wall_ms, boot_ns)
+        return min(max(wall_ms, 0), MAX_TIME_MS if believed else machine_ms)

@@ -206,7 +206,7 @@ class Writer:
 
     async def _open(self) -> None:
         machine = self._host.machine
-        identity, date = self._identity, self._identity.store_date
+        identity, boot_ns = self._identity, self._clock.boot_ns()
         command = Open(
             name=identity.name,
             nonce=self._entropy.random_bytes(16),
@@ -215,8 +215,8 @@ class Writer:
             kind=SessionKind(identity.kind),
             lowest_version=1,
             highest_version=envelope.VERSION,
-            wall_ms=self._clock.wall_ms(),
-            store_date_ms=-1 if date is None else date.now_ms(self._clock.boot_ns()),
+            wall_ms=identity.wall_ms(self._clock.wall_ms(), boot_ns, machine.time_ms),
+            store_date_ms=identity.date_ms(boot_ns),
             accept_clock=identity.accept_clock,
             owner=identity.owner,
         )

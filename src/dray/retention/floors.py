@@ -11,7 +11,7 @@ Invariants
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -22,6 +22,7 @@ from dray.machine.streams import Stream
 from dray.machine.topics import Topic
 from dray.replica.replica import Replica
 from dray.retention import telemetry
+from dray.retention.present import Bounds, Present, count_expired
 from dray.telemetry import logger
 from dray.topics.configs import TopicConfig, meaning
 
@@ -36,11 +37,20 @@ Slice: TypeAlias = RaiseFloor | CloseStream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """What a topic's configs mean for its streams; -1: no bound."""
+class Due:
+    """A command that takes rows away, and why."""
 
-    retention_ms: int = -1
+    command: Slice
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What a topic's configs mean for its streams."""
+
+    time: Bounds | None = None
     retention_bytes: int = -1
+    """-1: no bound."""
 
 
 KEEP: Final = Rules()
@@ -74,41 +84,44 @@ def read_rules(topic: Topic) -> Rules:
         return KEEP  # RT3
     if not config.deletes:
         return KEEP  # RT3
-    return Rules(retention_ms=config.retention_ms, retention_bytes=config.retention_bytes)
+    time = Bounds(retention_ms=config.retention_ms, after_max_ms=config.after_max_ms)
+    return Rules(time=time if config.retention_ms >= 0 else None, retention_bytes=config.retention_bytes)
 
 
-def due(machine: Machine, stream: Stream, rules: Rules) -> Slice | None:
+def due(machine: Machine, stream: Stream, rules: Rules, present: Present | None) -> Due | None:
     """The next command that would take rows of a stream away, if there is one (RT2)."""
     if stream.closed:
-        return CloseStream(stream=stream.id, limit=SLICE_ROWS)
+        return Due(command=CloseStream(stream=stream.id, limit=SLICE_ROWS), reason="closed")
     index = stream.index
     if not len(index):
         return None
     if index.first_start < stream.start and index.count_below(stream.start):
         # A deletion of records, or a larger slice, whose proposer went away.
-        return RaiseFloor(
-            stream=stream.id, reason=FloorReason.DELETE_RECORDS, bound=stream.start, limit=SLICE_ROWS
-        )  # fmt: skip
-    if rules.retention_ms >= 0 and not machine.timeline.paused:
-        stamp = index.stamps(1)[0]
-        if stamp < 0:
-            stamp = machine.objects.created_ms(index.objects(1)[0])
-        if stamp + rules.retention_ms < machine.time_ms:
-            return RaiseFloor(
-                stream=stream.id, reason=FloorReason.TIME, bound=rules.retention_ms, limit=SLICE_ROWS
-            )  # fmt: skip
+        return _raise_to(stream, stream.start, "delete_records")
+    if rules.time is not None and present is not None and not machine.timeline.paused:
+        expired = count_expired(machine, stream, rules.time, present, SLICE_ROWS)
+        if expired:
+            # The machine's own rule knows neither the clock nor arrival, so it is told the offset (RT20).
+            return _raise_to(stream, index.end_of(expired), "time")
     if rules.retention_bytes >= 0 and index.count_within(index.size - rules.retention_bytes):
-        return RaiseFloor(
+        command = RaiseFloor(
             stream=stream.id, reason=FloorReason.SIZE, bound=rules.retention_bytes, limit=SLICE_ROWS
         )  # fmt: skip
+        return Due(command=command, reason="size")
     return None
+
+
+def _raise_to(stream: Stream, offset: int, reason: str) -> Due:
+    command = RaiseFloor(stream=stream.id, reason=FloorReason.DELETE_RECORDS, bound=offset, limit=SLICE_ROWS)
+    return Due(command=command, reason=reason)
 
 
 class Floors:
     """Raises the floors of one domain's streams after another's."""
 
-    def __init__(self, catalog: Replica) -> None:
+    def __init__(self, catalog: Replica, look: Callable[[Replica], Present | None]) -> None:
         self._catalog = catalog
+        self._look = look
         self._rules = RuleBook()
 
     async def find(self, replica: Replica) -> list[StreamId]:
@@ -129,28 +142,25 @@ class Floors:
             await self._slice_by_slice(replica, found[at : at + TOGETHER])
 
     async def _slice_by_slice(self, replica: Replica, streams: Sequence[StreamId]) -> None:
-        while slices := [command for number in streams if (command := self._due(replica, number)) is not None]:
-            before = [_kept_from(replica.machine, command.stream) for command in slices]
-            await replica.propose(*slices)
-            after = [_kept_from(replica.machine, command.stream) for command in slices]
-            for command, old, new in zip(slices, before, after, strict=True):
-                telemetry.DROPPED.labels(_reason(command)).inc(max(0, new - old))
+        while slices := [found for number in streams if (found := self._due(replica, number)) is not None]:
+            before = [_kept_from(replica.machine, one.command.stream) for one in slices]
+            await replica.propose(*(one.command for one in slices))
+            after = [_kept_from(replica.machine, one.command.stream) for one in slices]
+            for one, old, new in zip(slices, before, after, strict=True):
+                telemetry.DROPPED.labels(one.reason).inc(max(0, new - old))
             if before == after:
                 return  # refused, or others filled the entry: the next pass goes on
 
-    def _due(self, replica: Replica, number: StreamId) -> Slice | None:
+    def _due(self, replica: Replica, number: StreamId) -> Due | None:
         machine = replica.machine
         stream = machine.streams.find(number)
         if stream is None:
             return None
-        return due(machine, stream, self._rules.of(self._catalog.machine.topics.find(stream.topic_id)))
+        rules = self._rules.of(self._catalog.machine.topics.find(stream.topic_id))
+        return due(machine, stream, rules, self._look(replica))
 
 
 def _kept_from(machine: Machine, number: StreamId) -> int:
     """The first offset of a stream that is still there; -1: the stream is forgotten."""
     stream = machine.streams.find(number)
     return -1 if stream is None else stream.index.first_start
-
-
-def _reason(command: Slice) -> str:
-    return "closed" if isinstance(command, CloseStream) else command.reason.name.lower()

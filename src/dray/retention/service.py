@@ -4,8 +4,9 @@
     expire   idle producers and old committed offsets are forgotten
     sweep    orphans of ended sessions leave the store
 
-The machine decides every step by its own time; this service only asks. A
-pass that fails is cut short and the next one goes on, since every step can be
+What records are too old is judged by `dray.retention.present`; everything
+else the machine decides by its own time, and this service only asks. A pass
+that fails is cut short and the next one goes on, since every step can be
 repeated by anybody.
 
 Invariants
@@ -21,11 +22,13 @@ from dray.clock import Clock
 from dray.errors import DrayError
 from dray.objects.port import Objects
 from dray.replica.domains import Domains
+from dray.replica.replica import Replica
 from dray.retention import telemetry
 from dray.retention.expiry import Expiry
 from dray.retention.floors import Floors
 from dray.retention.garbage import Garbage
 from dray.retention.orphans import Orphans
+from dray.retention.present import DAY_MS, HOUR_MS, Present, is_ahead, read_present
 from dray.retention.settings import RetentionSettings
 from dray.retention.turns import Turns
 from dray.telemetry import logger
@@ -40,9 +43,10 @@ class RetentionService:
         self._settings = settings or RetentionSettings()
         self._clock = clock
         self._turns = Turns(domains)
-        self._floors = Floors(domains.catalog)
+        self._floors = Floors(domains.catalog, self._present)
         self._garbage = Garbage(store, self._settings)
         self._expiry = Expiry(domains.catalog, self._settings)
+        self._told: dict[int, int] = {}
         self._orphans = Orphans(domains=domains, store=store, clock=clock, settings=self._settings)
 
     async def run(self) -> None:
@@ -57,6 +61,7 @@ class RetentionService:
         """One look at log starts, closed streams and dead objects."""
         mine = await self._turns.take()
         for domain, replica in mine:
+            self._compare_clocks(domain, replica)
             await self._attempt("floors", domain, self._floors.run(replica))
             await self._attempt("garbage", domain, self._garbage.run(replica))
         for domain, replica in self._turns.others(mine):
@@ -66,11 +71,30 @@ class RetentionService:
     async def expire(self) -> None:
         """One look at producers and committed offsets."""
         for domain, replica in self._turns.mine():
-            await self._attempt("expiry", domain, self._expiry.run(replica))
+            if not is_ahead(replica.machine, self._clock.wall_ms()):
+                await self._attempt("expiry", domain, self._expiry.run(replica))
 
     async def sweep(self) -> None:
         """One look at what ended sessions left behind."""
         await self._attempt("sweep", None, self._orphans.run(self._turns.mine()))
+
+    def _present(self, replica: Replica) -> Present | None:
+        return read_present(replica.machine, self._clock.wall_ms(), vouched=replica.clock_is_vouched)
+
+    def _compare_clocks(self, domain: int, replica: Replica) -> None:
+        """Tell, once, that the log and this machine do not agree about the time, and what to do."""
+        machine, wall_ms = replica.machine, self._clock.wall_ms()
+        ahead_ms = machine.timeline.sure_ms - wall_ms
+        telemetry.LOG_AHEAD.labels(str(domain)).set(ahead_ms / 1000)
+        state = 1 if is_ahead(machine, wall_ms) else -1 if ahead_ms < -DAY_MS else 0
+        if state == self._told.get(domain, 0):
+            return
+        self._told[domain] = state
+        hours = round(abs(ahead_ms) / HOUR_MS, 1)
+        if state > 0:
+            logger().error(telemetry.LOG_IS_AHEAD, domain=domain, hours=hours, vouched=replica.clock_is_vouched)
+        elif state < 0:
+            logger().info(telemetry.LOG_IS_BEHIND, domain=domain, hours=hours)
 
     async def _attempt(self, step: str, domain: int | None, work: Awaitable[object]) -> None:
         try:

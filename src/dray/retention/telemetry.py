@@ -10,7 +10,20 @@ NOT_DELETED: Final = telemetry.event("retention.not_deleted", "objects could not
 STOOD_IN: Final = telemetry.event("retention.stood_in", "a domain stood still; this process takes its turn there")
 SWEPT: Final = telemetry.event("retention.swept", "the objects that ended sessions left behind are gone")
 FOREIGN: Final = telemetry.event("retention.foreign_objects", "objects of other logs lie under our prefix; not touched")
+LOG_IS_AHEAD: Final = telemetry.event(
+    "retention.log_is_ahead",
+    "the log's time is ahead of this machine's clock: no record, offset or producer goes by time. Correct the clock; "
+    "if it is right, stop the broker and run: drayd admin meta recover",
+)
+LOG_IS_BEHIND: Final = telemetry.event(
+    "retention.log_is_behind",
+    "the log's time is behind this machine's clock, since it does not count when no broker ran: what was stored "
+    "before is kept for longer by that. Nothing needs to be done; --set broker.accept_clock=true ends it",
+)
 
+LOG_AHEAD: Final = telemetry.gauge(
+    "dray_log_time_ahead_seconds", "how far the log's time is ahead of this machine's clock", ["domain"]
+)
 DROPPED: Final = telemetry.counter(
     "dray_retention_records_total", "records that went by time, size or deletion", ["reason"]
 )

@@ -10,6 +10,7 @@ import typer
 
 from dray.cli.options import FormatOption
 from dray.cli.output import Format, answer
+from dray.clock import SystemClock
 from dray.disk import DirectoryLock, LocalDisk
 from dray.errors import Corrupt, NotFound
 from dray.ids import SystemEntropy
@@ -104,15 +105,20 @@ def recover(
         typer.confirm("What was acknowledged behind the damage is lost for good. Begin a new log?", abort=True)
     lock = DirectoryLock(directory)
     try:
-        found = recover_domain(DataDirectory(directory), domain, LocalDisk(), SystemEntropy())
+        found = recover_domain(DataDirectory(directory), domain, LocalDisk(), SystemEntropy(), SystemClock())
     finally:
         lock.release()
     document = {
         "position": found.position, "generation": found.generation, "log_id": found.log_id.hex(),
         "lost_bytes": found.repaired.lost_bytes, "aside": str(found.aside),
+        "set_back_ms": found.set_back_ms,
     }  # fmt: skip
     text = f"a new log begins behind position {found.position}, generation {found.generation}"
     text += f"\n{found.repaired.lost_bytes} bytes could not be read; the old log is kept in {found.aside}"
+    if found.set_back_ms:
+        text += (
+            f"\nthe log's time was ahead of this machine's clock and is set back by {found.set_back_ms / 3.6e6:.1f} h"
+        )
     answer(form, document, text)
 
 
