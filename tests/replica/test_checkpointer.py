@@ -33,9 +33,7 @@ def store(request, tmp_path):
 
 async def make_topics(replica, count: int, first: int = 0) -> None:
     for number in range(first, first + count):
-        topic = CreateTopic(
-            topic_id=number.to_bytes(16, "big", signed=False)[:15] + b"\x01", name=f"t{number}", partitions=2
-        )
+        topic = CreateTopic(topic_id=number.to_bytes(15, "big") + b"\x01", name=f"t{number}", partitions=2)
         await replica.propose(topic)
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from dray.disk import Disk
 from dray.log.limits import trimmed
 from dray.log.port import Position, Refused
-from dray.log.reader import Cursor, Survey, read_on, survey
+from dray.log.reader import Survey, read_on, survey
 from dray.log.segment import HEADER
+from dray.log.verified import Cursor
 
 
 class ClosedLog:

@@ -4,8 +4,8 @@ One process owns the directory (its lock is the owner's business) and serves
 the log to others through `dray.log.server`. Appends that arrive while a sync
 runs go into the next one, so the cost of a sync is shared.
 
-    open = survey everything, refuse damage, cut the torn tail, sync what is
-    kept and its directory, then serve
+    open = survey what no mark covers (LG20), refuse damage, cut the torn tail,
+    sync what is kept and its directory, then serve
 
 A sync at open is not a formality: an entry that was written but not synced
 when the process died would be shown now and be gone after the next crash.
@@ -13,7 +13,8 @@ when the process died would be shown now and be gone after the next crash.
 Invariants
     LG10  Nothing is shown or acknowledged that is not at or below the durable
           position, at open and later (LG2).
-    LG11  Damage is refused before anything is changed.
+    LG11  Damage that the survey at open sees is refused before anything is
+          changed; what a mark covers is checked by whoever reads it (LG20).
     LG12  Segments go oldest first, each made durable before the next, so that
           a crash during a trim leaves no gap.
     LG13  Memory is bounded: recent entries by bytes, waiting appends by bytes,
@@ -35,8 +36,8 @@ from dray.errors import DrayError, Invalid, NotFound
 from dray.log.bell import Bell
 from dray.log.limits import MAX_ENTRY_BYTES, check_entry, trimmed
 from dray.log.port import LostReply, Position, Refused
-from dray.log.reader import Cursor, damaged, read_on, survey
-from dray.log.segment import HEADER, MAX_LENGTH, segment_name
+from dray.log.reader import LogDamaged, damaged, read_on, survey
+from dray.log.segment import HEADER, MAX_LENGTH, RECORD, segment_name
 from dray.log.telemetry import (
     APPEND_SECONDS,
     ENTRIES,
@@ -47,6 +48,7 @@ from dray.log.telemetry import (
     TORN_TAIL_CUT,
     TRIMMED,
 )
+from dray.log.verified import MARK_BYTES, Cursor, Places, Segment, encode, read_mark, write_mark
 from dray.log.writer import LogFailed, SegmentWriter, create_segment
 from dray.offload import Offload
 from dray.telemetry import logger
@@ -70,6 +72,7 @@ class FileLog:
         self,
         writer: SegmentWriter,
         segments: list[int],
+        places: Places,
         directory: Path,
         *,
         disk: Disk,
@@ -80,6 +83,7 @@ class FileLog:
     ) -> None:
         self._writer = writer
         self._segments = segments
+        self._places = places
         self._directory = directory
         self._disk = disk
         self._offload = offload
@@ -117,9 +121,9 @@ class FileLog:
         """Recover what a crash left and serve it; `LogDamaged` or `NewerFormat` where a person must decide."""
         if not 0 < max_entry_bytes <= MAX_LENGTH:
             raise Invalid("max_entry_bytes is out of range", value=max_entry_bytes, limit=MAX_LENGTH)
-        writer, segments = await offload.run(_recover, disk, directory, segment_bytes)
+        writer, segments, places = await offload.run(_recover, disk, directory, segment_bytes)
         return cls(
-            writer, segments, directory, disk=disk, offload=offload, clock=clock,
+            writer, segments, places, directory, disk=disk, offload=offload, clock=clock,
             max_entry_bytes=max_entry_bytes, recent_bytes=recent_bytes,
         )  # fmt: skip
 
@@ -181,7 +185,18 @@ class FileLog:
                 await asyncio.gather(task, return_exceptions=True)
         self._bell.ring()
         self.failed.cancel()
+        if self._places.unmarked_bytes and self._failure is None:
+            await self._mark()
         await self._offload.run(self._writer.close)
+
+    def bytes_behind(self, position: int) -> int:
+        """Bytes of the files that hold entries behind a position."""
+        return self._places.bytes_behind(position)
+
+    async def _mark(self) -> None:
+        """Remember how far the log is synced (LG20)."""
+        self._places.unmarked_bytes = 0
+        await self._offload.run(write_mark, self._disk, self._directory, encode(self._places))
 
     def _check_usable(self) -> None:
         if self._failure is not None:
@@ -195,6 +210,8 @@ class FileLog:
         try:
             while self._take_batch():
                 await self._commit_batch()
+                if self._places.unmarked_bytes >= MARK_BYTES and self._failure is None:
+                    await self._mark()
         except BaseException as error:
             # Cancelled at the end of the loop, or a bug: nobody knows what was written.
             self._fail(LogFailed("the writer of the log stopped", reason=repr(error)))
@@ -227,6 +244,7 @@ class FileLog:
         ENTRIES.inc(len(entries))
         if self._writer.active != self._segments[-1]:
             self._segments.append(self._writer.active)
+        self._note(first, entries)
         # Durable first, memory second (LG10): both change in this one turn of the loop.
         self._recent.extend(entries)
         self._durable = first + len(entries) - 1
@@ -235,6 +253,14 @@ class FileLog:
         for position, waiting in enumerate(batch, first):
             if not waiting.answer.done():
                 waiting.answer.set_result(Position(position))
+
+    def _note(self, first: int, entries: list[bytes]) -> None:
+        """Where a batch lies that was just made durable (LG20)."""
+        segment, end = self._segments[-1], self._writer.size
+        size = sum(map(len, entries)) + RECORD.size * len(entries)
+        tail = end - RECORD.size - len(entries[-1])
+        self._places.passed(Cursor(segment=segment, offset=end - size, position=first))
+        self._places.grew(Segment(first=segment, last=first + len(entries) - 1, end=end, tail=tail), size)
 
     def _fail(self, error: LogFailed) -> None:
         """The end of this log (LG9): what was being written is unknown, what waited was surely not written (LG4)."""
@@ -263,10 +289,17 @@ class FileLog:
         index = bisect_right(self._segments, wanted) - 1
         segment = self._segments[index]
         if cursor is None or cursor.segment != segment or cursor.position > wanted:
-            cursor = Cursor(segment=segment, offset=HEADER.size, position=segment)
+            cursor = self._places.near(segment, wanted)
         ends = self._segments[index + 1] - 1 if index + 1 < len(self._segments) else self._durable
+        beginning = Cursor(segment=segment, offset=HEADER.size, position=segment)
         try:
-            return await self._offload.run(read_on, self._disk, self._directory, cursor, after, ends)
+            try:
+                return await self._offload.run(read_on, self._disk, self._directory, cursor, after, ends)
+            except LogDamaged:
+                if cursor == beginning:
+                    raise
+                # Before a log is called damaged, nothing is taken on trust.
+                return await self._offload.run(read_on, self._disk, self._directory, beginning, after, ends)
         except NotFound:
             if wanted < self._first:
                 raise trimmed(after, Position(self._first)) from None
@@ -280,6 +313,7 @@ class FileLog:
             while self._oldest_may_go():
                 self._first = self._segments[1]  # followers are told before the file is gone
                 await self._offload.run(_remove, self._disk, self._directory, self._segments[0])
+                self._places.drop(self._segments[0])
                 del self._segments[0]
             logger(directory=str(self._directory)).info(TRIMMED, first=self._first)
         except SyncFailed as error:
@@ -323,10 +357,11 @@ def _remove(disk: Disk, directory: Path, first: int) -> None:
     disk.sync_dir(directory)  # LG12
 
 
-def _recover(disk: Disk, directory: Path, segment_bytes: int) -> tuple[SegmentWriter, list[int]]:
+def _recover(disk: Disk, directory: Path, segment_bytes: int) -> tuple[SegmentWriter, list[int], Places]:
     """Everything that open does before the log is served."""
     disk.make_dir(directory)
-    found = survey(disk, directory)
+    marked = read_mark(disk, directory)
+    found = survey(disk, directory, marked=marked)
     if found.damage is not None:
         raise damaged(directory, found.damage)  # LG11
     log = logger(directory=str(directory))
@@ -335,7 +370,8 @@ def _recover(disk: Disk, directory: Path, segment_bytes: int) -> tuple[SegmentWr
         disk.remove(directory / found.torn.name)
         log.warning(SEGMENT_DROPPED, file=found.torn.name, bytes=found.torn.cut)
     for segment in segments[:-1]:
-        disk.sync_file(directory / segment_name(segment.first))
+        if marked.segments.get(segment.first) != segment:  # LG20: it was synced as it is
+            disk.sync_file(directory / segment_name(segment.first))
     if segments:
         file = disk.open(directory / segment_name(segments[-1].first))
         if found.torn is not None and found.torn.keep:
@@ -348,8 +384,12 @@ def _recover(disk: Disk, directory: Path, segment_bytes: int) -> tuple[SegmentWr
         disk.sync_dir(directory)
         file = create_segment(disk, directory, 1)
         firsts, size, durable = [1], HEADER.size, 0
-    log.info(OPENED, first=firsts[0], last=durable, segments=len(firsts))
+    scanned = found.places.unmarked_bytes
+    log.info(OPENED, first=firsts[0], last=durable, segments=len(firsts), scanned_bytes=scanned)
+    if scanned >= MARK_BYTES:
+        write_mark(disk, directory, encode(found.places))
+        found.places.unmarked_bytes = 0
     writer = SegmentWriter(
         disk, directory, file, size=size, durable=durable, active=firsts[-1], segment_bytes=segment_bytes
     )
-    return writer, firsts
+    return writer, firsts, found.places

@@ -1,7 +1,8 @@
 """Reading segment files: the survey at open, and history for followers.
 
 Nothing here changes a file. Segments are read in chunks, so memory is bounded
-by the chunk and the largest entry, whatever the size of the log.
+by the chunk and the largest entry, whatever the size of the log. What a mark
+covers (LG20) is not read by a survey that is given one.
 """
 
 from dataclasses import dataclass
@@ -23,22 +24,13 @@ from dray.log.segment import (
     record_end,
     segment_name,
 )
+from dray.log.verified import Cursor, Places, Segment
 
 CHUNK_BYTES: Final = 256 << 10
 
 
 class LogDamaged(Corrupt):
     """The log holds bytes that were not written so: an operator must look. Nothing was changed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
-    """The valid part of one file; `last` is `first - 1` where it holds no record."""
-
-    first: int
-    last: int
-    end: int
-    """Valid bytes, header included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +57,7 @@ class Survey:
     """What is in a log directory: the valid prefix, and what ends it."""
 
     segments: tuple[Segment, ...]
+    places: Places
     torn: Torn | None = None
     damage: Damage | None = None
 
@@ -81,8 +74,12 @@ def segment_firsts(disk: Disk, directory: Path) -> list[int]:
     return sorted(firsts)
 
 
-def survey(disk: Disk, directory: Path, *, believe_names: bool = False) -> Survey:
-    """Read everything once and judge it; `believe_names` reads on behind a damaged header, for repair."""
+def survey(disk: Disk, directory: Path, *, marked: Places | None = None, believe_names: bool = False) -> Survey:
+    """Read everything once, but for what `marked` covers, and judge it.
+
+    `believe_names` reads on behind a damaged header, for repair.
+    """
+    places = Places()
     segments: list[Segment] = []
     firsts = segment_firsts(disk, directory)
     for first in firsts:
@@ -91,7 +88,7 @@ def survey(disk: Disk, directory: Path, *, believe_names: bool = False) -> Surve
             lost = segments[-1].last + 1
             reason = "entries between two segments are missing" if first > lost else "two segments overlap"
             damage = Damage(name=name, position=lost, offset=0, reason=reason)
-            return Survey(segments=tuple(segments), damage=damage)
+            return Survey(segments=tuple(segments), places=places, damage=damage)
         size = disk.size(directory / name) or 0
         try:
             check_header(disk.read(directory / name, 0, HEADER.size), first)
@@ -100,43 +97,65 @@ def survey(disk: Disk, directory: Path, *, believe_names: bool = False) -> Surve
         except BadHeader as error:
             if is_last and size <= HEADER.size and (segments or first == 1):
                 # Its creation was never finished, so nothing was ever written behind the header.
-                return Survey(segments=tuple(segments), torn=Torn(name=name, keep=0, cut=size))
+                return Survey(segments=tuple(segments), places=places, torn=Torn(name=name, keep=0, cut=size))
             if not believe_names:
                 damage = Damage(name=name, position=first, offset=0, reason=error.message)
-                return Survey(segments=tuple(segments), damage=damage)
-        segment = scan(disk, directory / name, first)
+                return Survey(segments=tuple(segments), places=places, damage=damage)
+        segment = scan(disk, directory / name, first, places, marked)
         segments.append(segment)
         if segment.end < size:
-            return _judge_the_rest(disk, directory, tuple(segments), size, is_last)
-    return Survey(segments=tuple(segments))
+            torn, damage_found = _judge_the_rest(disk, directory, segment, size, is_last)
+            return Survey(segments=tuple(segments), places=places, torn=torn, damage=damage_found)
+    return Survey(segments=tuple(segments), places=places)
 
 
-def scan(disk: Disk, path: Path, first: int) -> Segment:
-    """The longest run of valid records from the start of the file."""
-    at, position = HEADER.size, first
+def scan(
+    disk: Disk, path: Path, first: int, places: Places | None = None, marked: Places | None = None
+) -> Segment:  # fmt: skip
+    """The longest run of valid records, from the start of the file or from where its mark ends."""
+    places = Places() if places is None else places
+    known = None if marked is None else _believed(disk, path, first, marked)
+    if known is None:
+        known = Segment(first=first, last=first - 1, end=HEADER.size, tail=HEADER.size)
+    elif marked is not None:
+        for place in marked.of(first).waypoints:
+            places.passed(place)
+    at, tail, position = known.end, known.tail, known.last + 1
     wanted = CHUNK_BYTES
     while True:
+        places.passed(Cursor(segment=first, offset=at, position=position))
         buffer = disk.read(path, at, at + wanted)
         parsed = 0
         while (end := record_end(buffer, parsed, position)) > 0:
-            parsed, position = end, position + 1
+            tail, parsed, position = at + parsed, end, position + 1
         at += parsed
         if end == BAD or len(buffer) < wanted:
-            return Segment(first=first, last=position - 1, end=at)
+            segment = Segment(first=first, last=position - 1, end=at, tail=tail)
+            places.grew(segment, at - known.end)
+            return segment
         wanted = CHUNK_BYTES if parsed else max(CHUNK_BYTES, record_bytes(buffer))
 
 
-def _judge_the_rest(disk: Disk, directory: Path, segments: tuple[Segment, ...], size: int, is_last: bool) -> Survey:
+def _believed(disk: Disk, path: Path, first: int, marked: Places) -> Segment | None:
+    """What the mark says of a segment, if that is what lies there (LG20)."""
+    known = marked.segments.get(first)
+    if known is None or known.last < first or not HEADER.size <= known.tail < known.end:
+        return None
+    last = disk.read(path, known.tail, known.end)
+    return known if record_end(last, 0, known.last) == known.end - known.tail else None
+
+
+def _judge_the_rest(
+    disk: Disk, directory: Path, segment: Segment, size: int, is_last: bool
+) -> tuple[Torn | None, Damage | None]:
     """Bytes behind the valid prefix of a file: a torn tail, or damage (LG6)."""
-    segment = segments[-1]
     name, expected = segment_name(segment.first), segment.last + 1
     rest = disk.read(directory / name, segment.end)
     later = proof_of_damage(rest, expected)
     if is_last and later is None:
-        return Survey(segments=segments, torn=Torn(name=name, keep=segment.end, cut=size - segment.end))
+        return Torn(name=name, keep=segment.end, cut=size - segment.end), None
     reason = "a record is damaged" if later is None else f"a record is damaged, position {later} behind it is not"
-    damage = Damage(name=name, position=expected, offset=segment.end, reason=reason)
-    return Survey(segments=segments, damage=damage)
+    return None, Damage(name=name, position=expected, offset=segment.end, reason=reason)
 
 
 def damaged(directory: Path, damage: Damage) -> LogDamaged:
@@ -148,15 +167,6 @@ def damaged(directory: Path, damage: Damage) -> LogDamaged:
         position=damage.position,
         offset=damage.offset,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cursor:
-    """A place in a segment: the record of `position` begins at `offset`."""
-
-    segment: int
-    offset: int
-    position: int
 
 
 def read_on(disk: Disk, directory: Path, cursor: Cursor, after: int, upto: int) -> tuple[list[bytes], Cursor]:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dray.disk import Disk
-from dray.log.reader import CHUNK_BYTES, Segment, scan, segment_firsts, survey
+from dray.log.reader import CHUNK_BYTES, scan, segment_firsts, survey
 from dray.log.segment import HEADER, BadHeader, check_header, encode_header, segment_name
 from dray.log.telemetry import REPAIRED
+from dray.log.verified import Segment, remove_mark
 from dray.telemetry import logger
 
 
@@ -46,6 +47,7 @@ def repair(directory: Path, disk: Disk) -> Repaired:
     total = sum(disk.size(directory / segment_name(segment)) or 0 for segment in firsts)
     behind = firsts[len(kept.segments) :]
     readable = [scan(disk, directory / segment_name(segment), segment).last for segment in behind]
+    remove_mark(disk, directory)  # LG20: it speaks of what is cut now; and from here on every open sees the damage
     aside = _keep_aside(disk, directory, firsts)
     for segment in kept.segments:
         if segment is kept.segments[-1] or not _header_is_good(disk, directory, segment):

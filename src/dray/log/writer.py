@@ -34,7 +34,8 @@ class SegmentWriter:
         self._disk = disk
         self._directory = directory
         self._file = file
-        self._size = size
+        self.size = size
+        """Bytes of the active segment."""
         self._segment_bytes = segment_bytes
         self._failure: DrayError | None = None
         self.durable = durable
@@ -48,13 +49,13 @@ class SegmentWriter:
             raise LogFailed("the log failed before", reason=self._failure.message)  # LG9
         first = self.durable + 1
         added = sum(map(len, entries)) + RECORD.size * len(entries)
-        if self._size + added > self._segment_bytes and self._size > HEADER.size:
+        if self.size + added > self._segment_bytes and self.size > HEADER.size:
             self._rotate(first)
         buffers: list[bytes] = []
         for place, entry in enumerate(entries):
             buffers += encode_record(first + place, place, entry)
         self._write(buffers)
-        self._size += added
+        self.size += added
         self.durable += len(entries)  # LG7
         return first
 
@@ -72,7 +73,7 @@ class SegmentWriter:
     def _undo(self, cause: DrayError) -> None:
         """Bring the file back to its durable size: only then is the batch surely not in the log (LG4)."""
         try:
-            self._file.truncate(self._size)
+            self._file.truncate(self.size)
             self._file.sync()
         except DrayError as error:
             raise self._fail(error) from cause
@@ -93,7 +94,7 @@ class SegmentWriter:
                 raise self._fail(second) from error
             raise Refused("nothing was appended: no new segment could be made", reason=error) from error
         self._file.close()
-        self._file, self._size, self.active = file, HEADER.size, first
+        self._file, self.size, self.active = file, HEADER.size, first
 
     def _fail(self, error: DrayError) -> LogFailed:
         self._failure = error

@@ -5,7 +5,8 @@
 The body is a pure function of the log up to the machine's position: equal
 histories give equal bytes, on every machine and Python, so two checkpoints of
 one position can be compared by their hash alone. It carries the digest that
-the log's entries are checked against (Q6).
+the log's entries are checked against (Q6). Head and hash keep their layout in
+every version, so that damage is told from newer software.
 
 The bytes belong to the active version of the rules: they change only with it.
 
@@ -91,13 +92,17 @@ class Summary(NamedTuple):
     digest: int
     hash: bytes  # by which checkpoints of one position are compared (`Checkpointed.hash`)
     size: int
+    time_ms: int  # machine time at its position
 
 
 def summary(checkpoint: bytes | memoryview) -> Summary:
     """What a whole, undamaged checkpoint says of itself, without building its machine."""
     view = memoryview(checkpoint)
     row = Reader(_unwrap(view)).row()
-    return Summary(row.number(), row.number(), bytes(view[-_HASH_BYTES:]), len(view))
+    position, digest, _ = row.number(), row.number(), row.number()
+    row.raw(), row.raw()
+    _, _, _, _, time_ms = (row.number() for _ in range(5))
+    return Summary(position, digest, bytes(view[-_HASH_BYTES:]), len(view), time_ms)
 
 
 def fingerprint(machine: Machine) -> str:
@@ -125,11 +130,11 @@ def _unwrap(checkpoint: memoryview) -> memoryview:
     magic, version, _, length = _HEAD.unpack_from(checkpoint)
     if magic != MAGIC:
         raise Corrupt("these bytes are no checkpoint")
-    if version > FORMAT:
-        raise TooNew("checkpoint has a newer format", version=version, supported=FORMAT)
     if length != len(checkpoint) - _HEAD.size - _HASH_BYTES:
         raise Corrupt("checkpoint has another size than it says", size=len(checkpoint), body=length)
     end = _HEAD.size + length
     if _hash(checkpoint[:end]) != checkpoint[end:]:
         raise Corrupt("checkpoint does not match its hash: it was damaged")
+    if version > FORMAT:  # behind the hash: a flipped bit does not make it newer
+        raise TooNew("checkpoint has a newer format", version=version, supported=FORMAT)
     return checkpoint[_HEAD.size : end]

@@ -75,7 +75,7 @@ async def current_machine(inspected: Inspected) -> Machine:
     try:
         await fold_to(machine, inspected.log, tail)
     except Trimmed:
-        machine = await newest_machine(inspected.checkpoints)
+        machine = await newest_machine(inspected.checkpoints, set_aside=False)
         await fold_to(machine, inspected.log, tail)
     return machine
 

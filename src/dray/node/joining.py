@@ -5,8 +5,9 @@
 
 The owner of A serves its log on a socket; B follows and writes it there, and
 keeps its records in the store that A uses. B's own directory holds who it is
-and its checkpoints. While the owner is away B serves nobody, and goes on when
-it is back.
+and its checkpoints: those that it helped to confirm, and copies of the owner's,
+for the owner alone decides how far its log is trimmed (CK4). While the owner is
+away B serves nobody, and goes on when it is back.
 
 Invariants
     SV3  A directory that joined a log never begins one of its own, and a
@@ -22,12 +23,22 @@ from pathlib import Path
 from typing import Final
 
 from dray.disk import Disk
-from dray.errors import DrayError, Invalid, NotFound
+from dray.errors import Corrupt, DrayError, Invalid, NotFound, Unavailable
 from dray.log.client import ClientLog
 from dray.node.directory import DataDirectory, Identity
-from dray.node.metadata import Effects, Home, Metadata, MetadataOptions, run_replica, watch_failure
-from dray.replica.checkpoints import FileCheckpoints
-from dray.replica.domains import Domains
+from dray.node.metadata import (
+    Effects,
+    Home,
+    Metadata,
+    MetadataOptions,
+    domains_of,
+    run_replica,
+    stop_replicas,
+    watch_failure,
+)
+from dray.replica import telemetry
+from dray.replica.checkpoints import FileCheckpoints, report_damaged
+from dray.telemetry import logger
 
 JOINED: Final = "joined"
 
@@ -83,26 +94,50 @@ async def join_metadata(
     options = replace(options, name=f"broker-{identity.instance_id}", owner=False)
     async with AsyncExitStack() as stack:
         failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
-        replicas = {}
+        running = {}
         for domain in owner.directory.domains(effects.disk):
             socket = owner.directory.socket
             log = ClientLog(socket, domain, cluster_id=identity.cluster, max_entry_bytes=options.max_entry_bytes)
             stack.push_async_callback(log.close)
             effects.disk.make_dir(directory.home(domain))  # SV3
-            await _take_checkpoint(owner.directory, directory, domain, effects)
             home = Home(directory=directory, socket=socket, domain=domain)
-            replicas[domain] = await run_replica(stack, home, identity, log, effects, options)
-            watch_failure(replicas[domain].failed, failed)
-        yield Metadata(identity=identity, domains=Domains(replicas), failed=failed)
-        for replica in replicas.values():
-            await replica.close_session()
+            store = JoinedCheckpoints(home.checkpoints, owner.directory.checkpoints(domain), effects)
+            running[domain] = await run_replica(stack, home, store, identity, log, effects, options)
+            watch_failure(running[domain].replica.failed, failed)
+        yield Metadata(identity=identity, domains=domains_of(running), failed=failed)
+        await stop_replicas(running)
 
 
-async def _take_checkpoint(owner: DataDirectory, directory: DataDirectory, domain: int, effects: Effects) -> None:
-    """Copy the owner's newest confirmed checkpoint, for the log before it may be trimmed (CK1)."""
-    theirs = FileCheckpoints(owner.checkpoints(domain), effects.disk, effects.offload)
-    ours = FileCheckpoints(directory.checkpoints(domain), effects.disk, effects.offload)
-    for newest in (await theirs.confirmed())[-1:]:
-        if newest not in await ours.confirmed():
-            await ours.write(newest, await theirs.read(newest))
-            await ours.confirm(newest)
+class JoinedCheckpoints(FileCheckpoints):
+    """Our own, and always the newest that the owner has: its log may be trimmed up to the one before that."""
+
+    def __init__(self, directory: Path, theirs: Path, effects: Effects) -> None:
+        super().__init__(directory, effects.disk, effects.offload)
+        self._theirs = FileCheckpoints(theirs, effects.disk, effects.offload)
+        self._unreadable: set[int] = set()
+
+    async def confirmed(self) -> list[int]:
+        ours = await super().confirmed()
+        newer = [position for position in await self._theirs.confirmed() if position > max(ours, default=0)]
+        for position in reversed(newer):
+            if position not in self._unreadable and await self._copied(position):
+                return await super().confirmed()
+        return ours
+
+    async def _copied(self, position: int) -> bool:
+        try:
+            await self.write(position, await self._theirs.read(position))
+            if (await self.examine(position)).position != position:
+                raise Corrupt("the checkpoint has the name of another", position=position)
+        except NotFound:
+            return False  # it went meanwhile
+        except Corrupt as error:  # theirs to keep aside; the one before it will do
+            self._unreadable.add(position)
+            await report_damaged(self._theirs, position, error, set_aside=False)
+            await self.discard(position)
+            return False
+        except Unavailable as error:  # a full disk: what we have may do
+            logger().warning(telemetry.CHECKPOINT_FAILED, position=position, error=str(error))
+            return False
+        await self.confirm(position)  # CK1: it was confirmed where it comes from
+        return True

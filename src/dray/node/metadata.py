@@ -1,7 +1,7 @@
 """The metadata of one process on a data directory: logs, their server, replicas, checkpoints."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,10 +22,11 @@ from dray.machine.machine import Machine
 from dray.node.directory import DataDirectory, WrongDirectory, mark_born, was_born
 from dray.node.directory import Identity as DirectoryIdentity
 from dray.offload import Offload
-from dray.replica.checkpointer import Checkpointer
+from dray.replica.checkpointer import KEPT_MS, Checkpointer
 from dray.replica.checkpoints import CheckpointStore, FileCheckpoints, MemoryCheckpoints, newest_machine
 from dray.replica.child import ChildFolder
 from dray.replica.domains import Domains
+from dray.replica.opening import catch_up
 from dray.replica.replica import Replica
 from dray.replica.session import Identity, StoreDate
 from dray.replica.writer import Timing
@@ -54,6 +55,9 @@ class MetadataOptions:
     segment_bytes: int = 64 << 20
     max_entry_bytes: int = 1 << 20
     checkpoint_due_bytes: int = 8 << 20
+    checkpoint_kept_ms: int = KEPT_MS
+    checkpoint_look_s: float = 1.0
+    """How often it is looked whether there is something to do about checkpoints."""
     accept_clock: bool = False
     store_date: StoreDate | None = None
 
@@ -81,14 +85,14 @@ async def serve_metadata(
         failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
         for log in logs.values():
             watch_failure(log.failed, failed)
-        replicas = {}
+        running = {}
         for domain, log in logs.items():
             home = Home(directory=directory, socket=directory.socket, domain=domain)
-            replicas[domain] = await run_replica(stack, home, identity, log, effects, options)
-            watch_failure(replicas[domain].failed, failed)
-        yield Metadata(identity=identity, domains=Domains(replicas), failed=failed)
-        for replica in replicas.values():
-            await replica.close_session()
+            store = FileCheckpoints(home.checkpoints, effects.disk, effects.offload)
+            running[domain] = await run_replica(stack, home, store, identity, log, effects, options)
+            watch_failure(running[domain].replica.failed, failed)
+        yield Metadata(identity=identity, domains=domains_of(running), failed=failed)
+        await stop_replicas(running)
 
 
 @asynccontextmanager
@@ -176,24 +180,52 @@ class Home:
         return self.directory.checkpoints(self.domain)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A replica, and who makes its checkpoints."""
+
+    replica: Replica
+    checkpointer: Checkpointer
+    task: "asyncio.Task[None]"
+
+
 async def run_replica(
     stack: AsyncExitStack,
     home: Home,
+    store: CheckpointStore,
     identity: DirectoryIdentity,
     log: Log,
     effects: Effects,
     options: MetadataOptions,
-) -> Replica:
+) -> Running:
     """A replica that follows, writes and makes checkpoints for as long as the stack is open."""
-    store = FileCheckpoints(home.checkpoints, effects.disk, effects.offload)
+    await store.sweep()  # what the last life left half made; whatever is still wanted is folded again
     replica = _replica(log, await newest_machine(store), store, identity, effects, options)
+    await catch_up(replica, log, effects.clock.boot_ns)
     await stack.enter_async_context(replica.running())
     check_genesis(replica.machine, identity, home.domain)
     folder = ChildFolder(socket=home.socket, domain=home.domain, directory=home.checkpoints)
-    checkpointer = Checkpointer(replica, store, folder, effects.clock, due_bytes=options.checkpoint_due_bytes)
-    task = asyncio.create_task(checkpointer.run())
+    kept = log if isinstance(log, FileLog) else None
+    checkpointer = Checkpointer(
+        replica, store, folder, effects.clock,
+        due_bytes=options.checkpoint_due_bytes, kept_ms=options.checkpoint_kept_ms,
+        trims=kept is not None, log_bytes=None if kept is None else kept.bytes_behind,
+    )  # fmt: skip
+    task = asyncio.create_task(checkpointer.run(options.checkpoint_look_s))
     stack.push_async_callback(_stop, task)
-    return replica
+    return Running(replica=replica, checkpointer=checkpointer, task=task)
+
+
+def domains_of(running: Mapping[int, Running]) -> Domains:
+    return Domains({domain: one.replica for domain, one in running.items()})
+
+
+async def stop_replicas(running: Mapping[int, Running]) -> None:
+    """A clean stop: the last checkpoints if they are worth it, then the sessions are given back."""
+    for one in running.values():
+        await _stop(one.task)
+        await one.checkpointer.finish()
+        await one.replica.close_session()
 
 
 def _replica(

@@ -27,7 +27,7 @@ from dray.machine.names import LogId
 from dray.machine.recovery import renew
 from dray.node.directory import DataDirectory, mark_born
 from dray.offload import InlineOffload
-from dray.replica.checkpoints import FileCheckpoints
+from dray.replica.checkpoints import FileCheckpoints, newest_machine
 from dray.replica.fold import fold_to
 
 
@@ -85,10 +85,7 @@ async def _saved(directory: DataDirectory, domain: int, disk: Disk) -> Machine:
     """The newest state that log and checkpoints give: a checkpoint above a rolled-back log counts."""
     log = ClosedLog(directory.log(domain), disk)
     store = FileCheckpoints(directory.checkpoints(domain), disk, InlineOffload())
-    machine = Machine()
-    for position in reversed(await store.confirmed()):
-        machine = checkpoint.load(await store.read(position))
-        break
+    machine = await newest_machine(store, set_aside=False)  # all of them are kept aside below
     if machine.position < log.last:
         await fold_to(machine, log, log.last)
     return machine

@@ -8,8 +8,22 @@ live replica confirms by its digest and by reading the file back. Only a
 checkpoint that the machine calls usable gets the name under which it may be
 loaded (CK1), and the log is trimmed no further than to the older of the two
 newest of them (CK2).
+
+Each piece of work is tried again by itself when it fails, later each time; one
+mark that cannot be checked hinders no other.
+
+Invariants
+    CK4  The log is trimmed by the process that keeps it and by nobody else,
+         and only to checkpoints that it has itself and has just read whole:
+         so it can always be started again (ADR-0026).
+    CK5  How old a checkpoint is, is told by machine time, which it carries:
+         a process that lives for minutes forgets as much as one that lives
+         for months.
 """
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from dray.clock import Clock
@@ -19,14 +33,22 @@ from dray.machine.checkpoint import Summary
 from dray.machine.commands import Checkpointed, SessionKind
 from dray.machine.confirmations import CheckpointMark
 from dray.replica import telemetry
-from dray.replica.checkpoints import CheckpointStore
+from dray.replica.checkpoints import CheckpointStore, report_damaged
 from dray.replica.fold import Folder
+from dray.replica.keeping import Kept, Limits, needed_from
 from dray.replica.replica import Replica
 from dray.telemetry import logger
 
 DUE_BYTES: Final = 8 << 20
 KEPT_MS: Final = 3_600_000
-KEPT: Final = 2
+KEPT_BYTES: Final = 256 << 20
+STOP_S: Final = 5.0
+"""What a clean stop gives its last checkpoint."""
+_STOP_SHARE: Final = 8
+"""At a clean stop a checkpoint is worth making for this part of what makes one due otherwise."""
+_FIRST_PAUSE_S: Final = 10
+_LONGEST_PAUSE_S: Final = 600
+_MAKING: Final = -1
 
 
 class Checkpointer:
@@ -41,16 +63,26 @@ class Checkpointer:
         *,
         due_bytes: int = DUE_BYTES,
         kept_ms: int = KEPT_MS,
+        kept_bytes: int = KEPT_BYTES,
+        trims: bool = True,
+        log_bytes: Callable[[int], int] | None = None,
     ) -> None:
+        """`trims`: this process keeps the log (CK4); `log_bytes` tells how much of it lies behind a position."""
         self._replica = replica
         self._store = store
         self._folder = folder
         self._clock = clock
         self._due_bytes = due_bytes
         self._kept_ms = kept_ms
-        self._last_size = 0
+        self._kept_bytes = kept_bytes
+        self._trims = trims
+        self._log_bytes = log_bytes
+        self._known: dict[int, Summary] = {}
+        """Confirmed checkpoints that were read whole."""
         self._trimmed = 0
-        self._made_at_ms: dict[int, int] = {}
+        self._failures: dict[int, int] = {}
+        self._not_before_ns: dict[int, int] = {}
+        self._newest_mark = self._newest_of_marks()
 
     async def run(self, interval_s: float = 1.0) -> None:
         """Look every so often, for ever; a failure keeps the log and is tried again later."""
@@ -68,28 +100,51 @@ class Checkpointer:
             return
         await self._check_others()
         if self._is_maker() and self._replica.bytes_since_checkpoint > max(self._due_bytes, self._last_size // 2):
-            await self.make()
+            await self._attempt(_MAKING, self.make)
         await self._adopt()
-        await self._trim()
+        await self._forget()
+
+    async def finish(self) -> None:
+        """A clean stop: one more checkpoint if that spares the next start enough. The session is still open."""
+        worth = max(self._due_bytes, self._last_size) // _STOP_SHARE
+        if self._replica.session is None or not self._is_alone() or self._replica.bytes_since_checkpoint < worth:
+            return
+        try:
+            async with asyncio.timeout(STOP_S):
+                await self.make()
+                await self._adopt()
+                await self._forget()
+        except (DrayError, TimeoutError) as error:  # the log has everything; the next start takes longer
+            logger().warning(telemetry.CHECKPOINT_FAILED, error=str(error) or "a clean stop does not wait for it")
 
     async def make(self) -> None:
         """Make a checkpoint of where the live replica is now, and announce it."""
         position, digest = self._replica.machine.position, self._replica.machine.digest
-        self._replica.bytes_since_checkpoint = 0
+        covered = self._replica.bytes_since_checkpoint
         await self._folder.fold(position)
         made = await self._store.examine(position)  # what counts is what can be read back
         if (made.position, made.digest) != (position, digest):
-            await self._store.remove(position)
+            await self._store.discard(position)
             raise self._replica.fail(
                 DrayError("this replica and a fold of its log disagree: it must not go on", position=position)
             )
-        self._last_size = made.size
-        self._made_at_ms[position] = self._replica.machine.time_ms
         announced = Checkpointed(position=position, hash=made.hash, size=made.size)
         confirmed = Checkpointed(position=position, hash=made.hash, size=made.size, confirms=True)
         # The second one counts only while this is the only broker alive: the machine judges that (K1).
         await self._replica.propose(announced)
         await self._replica.propose(confirmed)
+        # Only now: what was not announced is still due.
+        self._replica.bytes_since_checkpoint = max(0, self._replica.bytes_since_checkpoint - covered)
+        self._newest_mark = max(self._newest_mark, position)
+
+    # -- who does what -----------------------------------------------------
+
+    @property
+    def _last_size(self) -> int:
+        return self._known[max(self._known)].size if self._known else 0
+
+    def _newest_of_marks(self) -> int:
+        return max((mark.position for mark in self._replica.machine.confirmations.marks), default=0)
 
     def _is_maker(self) -> bool:
         """The oldest live broker makes them: one is enough."""
@@ -97,18 +152,55 @@ class Checkpointer:
         brokers = (s.id for s in self._replica.machine.sessions.live.values() if s.kind is not SessionKind.TOOL)
         return own is not None and own.id == min(brokers, default=own.id)
 
+    def _is_alone(self) -> bool:
+        own = self._replica.session
+        live = self._replica.machine.sessions.live.values()
+        return own is not None and all(s.id == own.id or s.kind is SessionKind.TOOL for s in live)
+
+    async def _attempt(self, what: int, work: Callable[[], Awaitable[None]]) -> None:
+        """Try one piece of work; after a failure not before a pause, which doubles."""
+        if self._clock.boot_ns() < self._not_before_ns.get(what, 0):
+            return
+        try:
+            await work()
+        except DrayError as error:
+            failures = self._failures[what] = self._failures.get(what, 0) + 1
+            pause_s = min(_FIRST_PAUSE_S << min(failures - 1, 10), _LONGEST_PAUSE_S)
+            self._not_before_ns[what] = self._clock.boot_ns() + pause_s * 1_000_000_000
+            position = None if what == _MAKING else what
+            logger().warning(telemetry.CHECKPOINT_FAILED, error=str(error), position=position, again_in_s=pause_s)
+        else:
+            self._failures.pop(what, None)
+            self._not_before_ns.pop(what, None)
+
+    # -- other makers' -----------------------------------------------------
+
     async def _check_others(self) -> None:
         """Fold what another session made, and say in the log whether the bytes are the same."""
         own = self._replica.session
-        for mark in list(self._replica.machine.confirmations.marks):
-            if own is None or mark.maker == own.id or mark.confirmed or mark.disputed:
+        marks = list(self._replica.machine.confirmations.marks)
+        if (newest := self._newest_of_marks()) > self._newest_mark:
+            # Another made one: what it covers is not due here any more.
+            self._newest_mark, self._replica.bytes_since_checkpoint = newest, 0
+        # What lies below a confirmed one is of no use to anybody; one that was copied may lie above many marks.
+        usable = [mark.position for mark in marks if mark.usable]
+        floor = max([*usable, *await self._store.confirmed()], default=0)
+        for mark in marks:
+            if own is None or mark.maker == own.id or mark.confirmed or mark.disputed or mark.position <= floor:
                 continue
-            own_fold = await self._refold(mark)
-            if own_fold is None:
-                continue
-            found = Checkpointed(position=mark.position, hash=own_fold.hash, size=own_fold.size, confirms=True)
-            logger().info(telemetry.CHECKPOINTED, position=mark.position, agrees=found.hash == mark.hash)
-            await self._replica.propose(found)
+            await self._attempt(mark.position, partial(self._check, mark))
+
+    async def _check(self, mark: CheckpointMark) -> None:
+        own_fold = await self._refold(mark)
+        if own_fold is None:
+            return
+        logger().info(telemetry.CHECKPOINTED, position=mark.position, agrees=own_fold.hash == mark.hash)
+        await self._say(mark, own_fold)
+
+    async def _say(self, mark: CheckpointMark, found: Summary) -> None:
+        await self._replica.propose(
+            Checkpointed(position=mark.position, hash=found.hash, size=found.size, confirms=True)
+        )
 
     async def _refold(self, mark: CheckpointMark) -> Summary | None:
         if mark.position in await self._store.confirmed():
@@ -116,33 +208,87 @@ class Checkpointer:
         await self._folder.fold(mark.position)
         return await self._store.examine(mark.position)
 
+    # -- what may be loaded ------------------------------------------------
+
     async def _adopt(self) -> None:
         """Give usable checkpoints the name under which they may be loaded (CK1)."""
-        have = await self._store.confirmed()
-        for mark in self._replica.machine.confirmations.usable():
-            if mark.position in have:
-                continue
+        newest = max(await self._store.confirmed(), default=0)
+        usable = [mark for mark in self._replica.machine.confirmations.usable() if mark.position > newest]
+        for mark in usable:
             try:
                 made = await self._store.examine(mark.position)
             except NotFound:
+                if mark is usable[-1]:  # others agreed on it before it was folded here; the log may go only with it
+                    await self._attempt(mark.position, partial(self._catch_up, mark))
                 continue
             except Corrupt as error:
                 logger().warning(telemetry.CHECKPOINT_FAILED, error=str(error), position=mark.position)
-                await self._store.remove(mark.position)  # a later one takes its place
+                await self._store.discard(mark.position)  # folded again at the next look
                 continue
-            if made.hash == mark.hash:
-                await self._store.confirm(mark.position)
-                logger().info(telemetry.CHECKPOINTED, position=mark.position, size=made.size)
+            await self._attempt(mark.position, partial(self._take, mark, made))
 
-    async def _trim(self) -> None:
-        """Forget what two checkpoints and an hour make needless (CK2)."""
-        have = await self._store.confirmed()
+    async def _catch_up(self, mark: CheckpointMark) -> None:
+        found = await self._refold(mark)
+        if found is not None:
+            await self._take(mark, found)
+
+    async def _take(self, mark: CheckpointMark, found: Summary) -> None:
+        if found.hash == mark.hash:
+            await self._store.confirm(mark.position)
+            logger().info(telemetry.CHECKPOINTED, position=mark.position, size=found.size)
+        else:
+            await self._store.discard(mark.position)
+            await self._say(mark, found)  # two agreed and we do not: nobody uses it (K1)
+
+    # -- what may go -------------------------------------------------------
+
+    async def _forget(self) -> None:
+        """Let go of what two checkpoints and an hour make needless (CK2)."""
+        have = await self._readable(fresh=False)
         now = self._replica.machine.time_ms
-        ages = {position: now - self._made_at_ms.setdefault(position, now) for position in have}
-        old = [position for position in have[:-KEPT] if ages[position] >= self._kept_ms]
-        if len(have) >= KEPT and have[-KEPT] > self._trimmed and ages[have[-KEPT]] >= self._kept_ms:
-            await self._replica.log.trim(Position(have[-KEPT]))
-            self._trimmed = have[-KEPT]
-        for position in old:
-            await self._store.remove(position)
-            self._made_at_ms.pop(position, None)
+        kept = [
+            Kept(position=one.position, age_ms=now - one.time_ms, log_bytes=self._behind(one.position)) for one in have
+        ]
+        limits = Limits(kept_ms=self._kept_ms, kept_bytes=self._kept_bytes)
+        floor = needed_from(kept, limits, log_bytes=self._behind(0))
+        if floor is not None and floor > self._trimmed:
+            # CK4: memory says that they were whole once; the disk says it now.
+            still = {one.position for one in await self._readable(fresh=True)}
+            if not still.issuperset(one.position for one in kept if one.position >= floor):
+                return
+            if self._trims:
+                await self._replica.log.trim(Position(floor))
+            self._trimmed = floor
+        for one in kept:
+            if floor is not None and one.position < floor:
+                await self._store.remove(one.position)
+                self._known.pop(one.position, None)
+        await self._tidy(kept[-1].position if kept else 0)
+
+    async def _tidy(self, newest: int) -> None:
+        """Forget what was made and will never be adopted."""
+        disputed = {mark.position for mark in self._replica.machine.confirmations.marks if mark.disputed}
+        for position in await self._store.made():
+            if position <= newest or position in disputed:
+                await self._store.discard(position)
+        for what in [what for what in self._failures if what != _MAKING and what <= newest]:
+            del self._failures[what], self._not_before_ns[what]
+
+    def _behind(self, position: int) -> int:
+        return 0 if self._log_bytes is None else self._log_bytes(position)
+
+    async def _readable(self, *, fresh: bool) -> list[Summary]:
+        """The confirmed checkpoints that are whole, oldest first; others are kept aside (CK3)."""
+        positions = await self._store.confirmed()
+        self._known = {position: self._known[position] for position in positions if position in self._known}
+        for position in positions:
+            if position in self._known and not fresh:
+                continue
+            self._known.pop(position, None)
+            try:
+                self._known[position] = await self._store.check(position)
+            except NotFound:
+                continue
+            except Corrupt as error:
+                await report_damaged(self._store, position, error)
+        return [self._known[position] for position in sorted(self._known)]

@@ -26,30 +26,42 @@ class ChildFolder:
     """Folds in a child process."""
 
     def __init__(self, *, socket: Path, domain: int, directory: Path, deadline_s: float = 300) -> None:
+        self._store = FileCheckpoints(directory, LocalDisk(), InlineOffload())
         self._arguments = ["--socket", str(socket), "--domain", str(domain), "--directory", str(directory)]
         self._deadline_s = deadline_s
 
     async def fold(self, upto: int) -> None:
-        child = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "dray.replica.child",
-            *self._arguments,
-            "--upto",
-            str(upto),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        try:
+            child = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "dray.replica.child",
+                *self._arguments,
+                "--upto",
+                str(upto),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+            )
+        except OSError as error:  # no memory, no process, no descriptor: there may be some later
+            raise Unavailable("the checkpoint's child could not be started", reason=str(error)) from error
+        await self._finish(child)
+
+    async def _finish(self, child: asyncio.subprocess.Process) -> None:
         try:
             async with asyncio.timeout(self._deadline_s):
                 _, said = await child.communicate()
-        except BaseException:
+        except BaseException as error:
             if child.returncode is None:
                 child.kill()
                 await child.wait()
+            self._store.sweep_names(str(child.pid))  # what it leaves half-written is nobody's
+            if isinstance(error, TimeoutError):
+                late = Unavailable("the checkpoint's child did not finish in time", deadline_s=self._deadline_s)
+                raise late from error
             raise
         if child.returncode != 0:
+            self._store.sweep_names(str(child.pid))
             raise Unavailable("the checkpoint's child failed", said=said.decode(errors="replace")[-500:])
 
 

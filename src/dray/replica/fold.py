@@ -32,6 +32,7 @@ class InlineFolder:
         self._store = store
 
     async def fold(self, upto: int) -> None:
-        machine = await newest_machine(self._store)
+        # Whoever owns the store keeps a damaged one aside; here the one before it will do (CK3).
+        machine = await newest_machine(self._store, upto, set_aside=False)
         await fold_to(machine, self._log, upto)
         await self._store.write(machine.position, checkpoint.dump(machine))

@@ -47,6 +47,9 @@ from dray.telemetry import logger
 CATALOG: Final = "catalog"
 """Wakes whoever waits for topics, configs or brokers to change."""
 
+ENTRY_COST_BYTES: Final = 400
+"""What folding an entry costs besides its bytes, in bytes of a long one: many small ones make a slow start too."""
+
 
 class Replica:
     """Everything a service needs of a domain: its state, a way to change it, a way to be sure."""
@@ -85,6 +88,7 @@ class Replica:
             timing=self.timing,
         )
         self.bytes_since_checkpoint = 0
+        """What a start would have to fold now, entries counted too (`ENTRY_COST_BYTES`)."""
         self._failure: DrayError | None = None
         self._stopping = False
         self.failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
@@ -155,6 +159,7 @@ class Replica:
         work = (self._follow(), self._writer.run(), self._writer.keep_alive())
         tasks = [asyncio.create_task(self._guard(coroutine)) for coroutine in work]
         try:
+            await asyncio.sleep(0)  # each task has begun: one that never began could not be ended cleanly
             await self.sync()
             yield self
         finally:
@@ -228,7 +233,7 @@ class Replica:
             self.fail(TooNew("the active version is above this build: run a newer Dray", version=self.machine.version))
             return
         telemetry.APPLIED.inc()
-        self.bytes_since_checkpoint += len(entry)
+        self.bytes_since_checkpoint += len(entry) + ENTRY_COST_BYTES
         self._digests.remember(position, self.machine.digest)
         self._observe(applied)
         self._writer.applied(applied, mine=mine)
@@ -275,8 +280,13 @@ class Replica:
             raise Diverged("the log is trimmed and there is no checkpoint to load", read=self.machine.position)
         machine = await newest_machine(self._checkpoints)
         if machine.position <= self.machine.position:
-            raise Diverged("the log is trimmed above its newest checkpoint", read=self.machine.position)
+            raise Diverged(
+                "the log is trimmed above the newest checkpoint that can be read here: copy a newer .checkpoint of"
+                " another broker of this cluster into the directory of checkpoints, or restore a backup",
+                read=self.machine.position,
+            )
         self.machine = machine
+        self.bytes_since_checkpoint = 0
         self._digests.clear()
         self._digests.remember(machine.position, machine.digest)
         self._observer.clear()

@@ -10,6 +10,9 @@ EXPIRED_OTHER: Final = telemetry.event("replica.session_expired", "a silent sess
 JUMPED: Final = telemetry.event("replica.jumped", "history was trimmed; a newer checkpoint was loaded")
 FAILED: Final = telemetry.event("replica.failed", "the replica stopped for good; the process must end")
 CHECKPOINTED: Final = telemetry.event("replica.checkpointed", "a checkpoint was written, read back and confirmed")
+CHECKPOINT_DAMAGED: Final = telemetry.event(
+    "replica.checkpoint_damaged", "a checkpoint cannot be read; an older one or the log takes its place"
+)
 CHECKPOINT_FAILED: Final = telemetry.event("replica.checkpoint_failed", "a checkpoint was not made; the log is kept")
 
 COMMITS: Final = telemetry.counter("dray_metadata_commits_total", "entries of this replica by outcome", ["outcome"])
