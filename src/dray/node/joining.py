@@ -86,7 +86,13 @@ async def join_metadata(
         replicas = {}
         for domain in owner.directory.domains(effects.disk):
             socket = owner.directory.socket
-            log = ClientLog(socket, domain, cluster_id=identity.cluster, max_entry_bytes=options.max_entry_bytes)
+            log = ClientLog(
+                socket,
+                domain,
+                cluster_id=identity.cluster,
+                max_entry_bytes=options.max_entry_bytes,
+                call_seconds=options.timing.settle_ms / 2_000,  # a second try fits into the time of an entry
+            )
             stack.push_async_callback(log.close)
             effects.disk.make_dir(directory.home(domain))  # SV3
             await _take_checkpoint(owner.directory, directory, domain, effects)
