@@ -28,6 +28,7 @@ from dray.node.directory import DataDirectory, Identity
 from dray.node.metadata import Effects, Home, Metadata, MetadataOptions, run_replica, watch_failure
 from dray.replica.checkpoints import FileCheckpoints
 from dray.replica.domains import Domains
+from dray.tasks.watch import Watch
 
 JOINED: Final = "joined"
 
@@ -83,6 +84,7 @@ async def join_metadata(
     options = replace(options, name=f"broker-{identity.instance_id}", owner=False)
     async with AsyncExitStack() as stack:
         failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
+        watch = Watch(effects.clock)
         replicas = {}
         for domain in owner.directory.domains(effects.disk):
             socket = owner.directory.socket
@@ -97,9 +99,9 @@ async def join_metadata(
             effects.disk.make_dir(directory.home(domain))  # SV3
             await _take_checkpoint(owner.directory, directory, domain, effects)
             home = Home(directory=directory, socket=socket, domain=domain)
-            replicas[domain] = await run_replica(stack, home, identity, log, effects, options)
+            replicas[domain] = await run_replica(stack, home, identity, log, effects, options, watch)
             watch_failure(replicas[domain].failed, failed)
-        yield Metadata(identity=identity, domains=Domains(replicas), failed=failed)
+        yield Metadata(identity=identity, domains=Domains(replicas), failed=failed, watch=watch)
         for replica in replicas.values():
             await replica.close_session()
 

@@ -29,6 +29,7 @@ from dray.replica.domains import Domains
 from dray.replica.replica import Replica
 from dray.replica.session import Identity, StoreDate
 from dray.replica.writer import Timing
+from dray.tasks.watch import Watch
 
 STARTING_LIMIT_S: Final = 120
 
@@ -66,6 +67,8 @@ class Metadata:
     domains: Domains
     failed: "asyncio.Future[DrayError]"
     """Resolves when the process must end."""
+    watch: Watch
+    """Over the long-lived work of this process."""
 
 
 @asynccontextmanager
@@ -81,12 +84,13 @@ async def serve_metadata(
         failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
         for log in logs.values():
             watch_failure(log.failed, failed)
+        watch = Watch(effects.clock)
         replicas = {}
         for domain, log in logs.items():
             home = Home(directory=directory, socket=directory.socket, domain=domain)
-            replicas[domain] = await run_replica(stack, home, identity, log, effects, options)
+            replicas[domain] = await run_replica(stack, home, identity, log, effects, options, watch)
             watch_failure(replicas[domain].failed, failed)
-        yield Metadata(identity=identity, domains=Domains(replicas), failed=failed)
+        yield Metadata(identity=identity, domains=Domains(replicas), failed=failed, watch=watch)
         for replica in replicas.values():
             await replica.close_session()
 
@@ -103,7 +107,8 @@ async def serve_in_memory(
         await stack.enter_async_context(replica.running())
         failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
         watch_failure(replica.failed, failed)
-        yield Metadata(identity=identity, domains=Domains({0: replica}), failed=failed)
+        watch = Watch(effects.clock)
+        yield Metadata(identity=identity, domains=Domains({0: replica}), failed=failed, watch=watch)
 
 
 async def _open_logs(
@@ -183,6 +188,7 @@ async def run_replica(
     log: Log,
     effects: Effects,
     options: MetadataOptions,
+    watch: Watch,
 ) -> Replica:
     """A replica that follows, writes and makes checkpoints for as long as the stack is open."""
     store = FileCheckpoints(home.checkpoints, effects.disk, effects.offload)
@@ -191,8 +197,7 @@ async def run_replica(
     check_genesis(replica.machine, identity, home.domain)
     folder = ChildFolder(socket=home.socket, domain=home.domain, directory=home.checkpoints)
     checkpointer = Checkpointer(replica, store, folder, effects.clock, due_bytes=options.checkpoint_due_bytes)
-    task = asyncio.create_task(checkpointer.run())
-    stack.push_async_callback(_stop, task)
+    stack.push_async_callback(watch.stop, watch.start(f"checkpointer-{home.domain}", checkpointer.run))
     return replica
 
 
@@ -220,11 +225,6 @@ def _replica(
         timing=options.timing,
         checkpoints=store,
     )
-
-
-async def _stop(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
 
 
 def watch_failure(source: "asyncio.Future[DrayError]", target: "asyncio.Future[DrayError]") -> None:

@@ -25,6 +25,7 @@ from dray.produce.placing import NoCache, Placer, WrittenObjects
 from dray.produce.pressure import BATCH_OVERHEAD, IndexBudget, Pressure
 from dray.produce.settings import FlushPolicy
 from dray.replica.domains import Domains
+from dray.tasks.watch import Watch
 
 _DOMAIN: Final = 0xFFFF
 _SAMPLE_S: Final = 1.0
@@ -42,7 +43,9 @@ class ProduceService:
         policy: FlushPolicy | None = None,
         written: WrittenObjects | None = None,
         zone: str = "",
+        watch: Watch | None = None,
     ) -> None:
+        self._watch = watch or Watch(clock)
         self._domains = domains
         self._objects = objects
         self._clock = clock
@@ -92,7 +95,7 @@ class ProduceService:
         """Serve for as long as the block runs. Whoever still waits at its end is told so (PR8)."""
         self._sample()
         self._stopped = False
-        self._spawn(self._watch_index())
+        self._spawn(self._watch.keep("produce-index", self._watch_index))
         try:
             yield self
         finally:
