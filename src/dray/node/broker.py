@@ -206,7 +206,6 @@ def _timing(settings: SessionSettings) -> Timing:
         ttl_ms=settings.ttl // millisecond,
         keepalive_ms=settings.keepalive // millisecond,
         settle_ms=settings.ttl * 2 // 3 // millisecond,
-        wait_ms=settings.ttl // 3 // millisecond,
     )
 
 

@@ -25,6 +25,7 @@ from dray.replica.expiry import Observer
 from dray.replica.proposals import Proposal, _Queue
 from dray.replica.replica import Replica
 from dray.replica.session import OwnSession
+from dray.replica.stall import StallWatch
 from dray.replica.writer import Writer
 from dray.sim.disk import FakeDisk, FakeFile
 from dray.sim.log import FaultyLog
@@ -237,6 +238,11 @@ OLD_COMMITS_ARE_SENT: Final = (
     (_Queue, "head", lambda self, now_ns: self.waiting[0] if self.waiting else None),
     (Writer, "_try_refresh", never_away),
 )
+
+
+def never_stalled(self: StallWatch, position: int, now_ns: int) -> bool:
+    """A follower that shows nothing is waited for."""
+    return False
 
 
 def counter_again(self: OwnSession) -> int:

@@ -10,6 +10,7 @@ from dray.machine.streams import Streams
 from dray.machine.timeline import Timeline
 from dray.replica.checkpointer import Checkpointer
 from dray.replica.replica import Replica
+from dray.replica.stall import StallWatch
 from dray.replica.writer import Writer
 from dray.sim import planted as bugs
 from dray.sim.disk import FakeDisk, FakeFile
@@ -43,6 +44,7 @@ PLANTED: Final[dict[str, Scenario]] = {
     **{f"ordering/{bug.value}": partial(ordering, bug=bug) for bug in Bug},
     "appends/no-n-check": planted(appends, (Sessions, "judge", bugs.without_n_check)),
     "appends/missed-entry": planted(appends, (FaultyLog, "follow", bugs.missing_one)),
+    "appends/stalls-are-waited-for": planted(appends, (StallWatch, "stalled", bugs.never_stalled)),
     "commits/no-age": planted(commits, *bugs.OLD_COMMITS_ARE_SENT),
     "latest/no-tail-wait": planted(latest, (Replica, "sync", bugs.without_tail_wait)),
     "sessions/expired-may-write": planted(sessions, *bugs.EXPIRED_MAY_WRITE),

@@ -13,7 +13,7 @@ from typing import Final
 
 from dray.errors import DrayError
 from dray.sim.brokers import Cluster
-from dray.sim.nemesis import Fault, Nemesis, clock_drift, clock_jump, crash, partition, pause, rough_weather
+from dray.sim.nemesis import Fault, Nemesis, clock_drift, clock_jump, crash, half_open, partition, pause, rough_weather
 from dray.sim.network import ROUGH
 from dray.sim.workload import Workload
 from dray.sim.world import World
@@ -24,7 +24,7 @@ PROGRESS_SECONDS: Final = 120.0
 
 
 def everything() -> list[Fault]:
-    return [crash(), pause(), partition(), rough_weather(ROUGH), clock_jump(), clock_drift()]
+    return [crash(), pause(), partition(), half_open(), rough_weather(ROUGH), clock_jump(), clock_drift()]
 
 
 async def appends(world: World) -> None:
@@ -35,13 +35,14 @@ async def appends(world: World) -> None:
 async def latest(world: World) -> None:
     """R-012: many readers, few writers, processes that lag."""
     cluster = Cluster(world)
-    await run(world, cluster, lambda: [pause(), partition(longest=10.0), rough_weather(ROUGH)], readers=6, plain=1)
+    faults = [pause(), partition(longest=10.0), half_open(), rough_weather(ROUGH)]
+    await run(world, cluster, lambda: faults, readers=6, plain=1)
 
 
 async def commits(world: World) -> None:
     """R-043, R-190: many consumers commit through any broker, while brokers sleep for longer than a client waits."""
     cluster = Cluster(world)
-    faults = [pause(longest=50.0), partition(longest=10.0), rough_weather(ROUGH)]
+    faults = [pause(longest=50.0), partition(longest=10.0), half_open(), rough_weather(ROUGH)]
     await run(world, cluster, lambda: faults, readers=1, plain=1, committers=6)
 
 
