@@ -19,7 +19,8 @@ from dray.groups.offsets import (
 from dray.groups.placement import BUCKETS, bucket_of, domain_of_group
 from dray.log.memory import MemoryLog
 from dray.log.port import Position
-from dray.replica.errors import CommitUnknown
+from dray.replica.errors import CommitUnknown, NotServing
+from dray.replica.writer import Timing
 from tests.retention.shop import Broker, Cluster
 
 
@@ -141,10 +142,29 @@ async def test_each_partition_is_judged_for_itself(cluster):
 async def test_a_topic_made_through_another_broker_can_be_committed_to_at_once(cluster):
     """TS1: unknown is not said from memory."""
     async with cluster.broker() as one, cluster.broker("broker-2") as two:
+        await two.domains.catalog.open_session()
         for number in range(20):
             await one.topic(f"t{number}")
             partition = Partition(topic=f"t{number}", number=0)
             assert await offsets_of(two).commit("g", {partition: at(1)}) == {partition: CommitCode.COMMITTED}
+
+
+async def test_a_broker_that_slept_commits_nothing_until_it_may_serve_again(cluster):
+    """RT14, R-043: what reached it before it slept would take the offset back."""
+    timing = Timing(ttl_ms=15_000, keepalive_ms=5_000)
+    async with cluster.broker(timing=timing) as broker:
+        await broker.topic(partitions=4)
+        service = offsets_of(broker)
+        await service.commit("g", {ORDERS[0]: at(46)})
+        cluster.clock.advance(11_000)
+        with pytest.raises(NotServing):
+            await service.commit("g", {ORDERS[0]: at(45)})
+        while True:
+            try:
+                assert await service.commit("g", {ORDERS[0]: at(47)}) == {ORDERS[0]: CommitCode.COMMITTED}
+                break
+            except NotServing:  # until a beat was written
+                await asyncio.sleep(0)
 
 
 async def test_members_and_generations_are_refused(cluster):
@@ -206,6 +226,7 @@ async def test_commits_of_many_brokers_at_once_lose_none(cluster):
     """R-190: each partition ends at its own last acknowledged commit."""
     async with cluster.broker() as one, cluster.broker("broker-2") as two:
         await one.topic(partitions=4)
+        await two.catalog.open_session()
         await two.catalog.sync()
 
         async def climb(broker: Broker, partition: Partition) -> None:

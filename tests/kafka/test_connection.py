@@ -96,6 +96,57 @@ async def test_a_client_lost_before_its_handler_began_leaves_nothing_behind(aban
     assert ended == ([] if abandoned else ["handled"])  # what was not started is dropped
 
 
+async def test_what_may_break_off_is_cancelled_on_a_lost_connection_and_answered_on_a_half_closed_one() -> None:
+    """Only a lost connection proves that nobody waits: a client that sends no more may still read."""
+    gate, ended = asyncio.Event(), []
+
+    async def handle(request: object, context: Context) -> HeartbeatResponse:
+        try:
+            await gate.wait()
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+        ended.append("finished")
+        return HeartbeatResponse()
+
+    async with asyncio.TaskGroup() as tasks:
+        core, lost, _ = connect(tasks, heartbeat_api(handle, breakable=True))
+        receive(lost, request_bytes(HEARTBEAT, 4, heartbeat(), 1))
+        await settle()
+        lost.connection_lost(ConnectionResetError())
+        await settle()
+        assert (ended, len(core.connections)) == (["cancelled"], 0)
+        _, half, transport = connect(tasks, heartbeat_api(handle, breakable=True))
+        receive(half, request_bytes(HEARTBEAT, 4, heartbeat(), 2))
+        await settle()
+        half.eof_received()
+        await settle()
+        assert ended == ["cancelled"]
+        gate.set()
+        await settle()
+        assert ended == ["cancelled", "finished"]
+        assert transport.sent
+        half.connection_lost(None)
+
+
+async def test_a_mistake_in_ending_a_request_costs_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """WT3: the tasks of all connections share a group; none of them may break it."""
+
+    async def handle(request: object, context: Context) -> HeartbeatResponse:
+        return HeartbeatResponse()
+
+    async with asyncio.TaskGroup() as tasks:
+        _, broken, transport = connect(tasks, heartbeat_api(handle))
+        monkeypatch.setattr(broken, "_flush", lambda: 1 / 0)
+        receive(broken, request_bytes(HEARTBEAT, 4, heartbeat(), 1))
+        await settle()
+        assert transport.closed
+        _, fine, other = connect(tasks, heartbeat_api(handle))
+        receive(fine, request_bytes(HEARTBEAT, 4, heartbeat(), 1))
+        await settle()
+        assert other.sent
+
+
 @pytest.mark.parametrize("abandoned", [True, False])
 async def test_a_client_lost_while_its_handler_waits(abandoned: bool) -> None:
     """Work for nobody is cancelled; a produce goes on, and the connection counts until it has ended."""

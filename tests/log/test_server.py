@@ -4,7 +4,8 @@ import asyncio
 import stat
 import struct
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -160,6 +161,31 @@ async def test_an_answer_that_does_not_come_in_time_is_a_lost_reply(tmp_path: Pa
         await log.append(b"entry")
     await log.close()
     await server.close()
+
+
+async def test_a_connection_that_went_silent_is_used_no_more(served: tuple[MemoryLog, Path]) -> None:
+    """LG18: half open, it swallows what is sent; the next call finds the server by another one."""
+    _, path = served
+    proxy = Proxy(path)
+    log = ClientLog(await proxy.listen(path), DOMAIN, cluster_id=CLUSTER, call_seconds=0.5)
+
+    async def insist(call: Callable[[], Awaitable[Position]]) -> Position:
+        while True:  # on a machine that has much to do any answer may be late
+            with suppress(Unavailable, LostReply):
+                return await call()
+
+    async with asyncio.timeout(60):
+        first = await insist(lambda: log.append(b"one"))
+        proxy.hold_all(new=False)
+        with pytest.raises(LostReply):
+            await log.append(b"two")
+        assert await insist(log.tail) >= first
+        proxy.hold_all(new=False)
+        with pytest.raises(Unavailable):
+            await log.tail()
+        assert await insist(lambda: log.append(b"three")) > first
+    await log.close()
+    await proxy.close()
 
 
 async def test_a_client_of_another_cluster_or_domain_is_told(served: tuple[MemoryLog, Path]) -> None:

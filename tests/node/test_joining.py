@@ -1,6 +1,7 @@
 """Two broker processes on one log: the second joins through the socket of the first, and shares its store."""
 
 import asyncio
+import signal
 import urllib.error
 import urllib.request
 from contextlib import ExitStack
@@ -120,6 +121,30 @@ async def test_a_broker_whose_log_is_away_waits_for_it(tmp_path: Path) -> None:
                 assert await values(a, "orders") == [b"1", b"2"]
         assert owner.stop() == 0
         assert two.joined.stop() == 0
+
+
+async def test_a_broker_whose_logs_owner_is_frozen_serves_nobody_until_it_thaws(tmp_path: Path) -> None:
+    """RP5, RP11, LG18: its connections stay open and say nothing; every request is answered all the same."""
+    with ExitStack() as stack:
+        two = Two(stack, tmp_path)
+        async with Asker(two.joined.kafka) as b, asyncio.timeout(120):
+            await b.create("orders")
+            assert (await b.produce("orders", batch(b"1"))).error_code == 0
+            two.owner.process.send_signal(signal.SIGSTOP)
+            try:
+                waiting = asyncio.ensure_future(b.produce("orders", batch(b"unknown")))
+                await eventually_ready(two.joined, False)
+                assert (await waiting).error_code != 0
+            finally:
+                two.owner.process.send_signal(signal.SIGCONT)
+            await eventually_ready(two.joined, True)
+            while (await b.produce("orders", batch(b"2"))).error_code != 0:
+                await asyncio.sleep(0.1)
+            async with Asker(two.owner.kafka) as a:
+                found = [value for value in await values(a, "orders") if value != b"unknown"]
+                assert found == [b"1", b"2"]
+        assert two.joined.stop() == 0
+        assert two.owner.stop() == 0
 
 
 def test_what_cannot_be_joined_is_refused(tmp_path: Path) -> None:

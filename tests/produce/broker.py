@@ -23,6 +23,7 @@ from dray.produce.settings import FlushPolicy
 from dray.records import NewRecord, build_batch, one_batch, records_of
 from dray.replica.domains import Domains
 from dray.replica.replica import Replica
+from dray.replica.session import COUNTERS
 from dray.replica.writer import Timing
 from dray.topics.service import NewTopic, TopicService
 from dray.wal import codec
@@ -58,13 +59,14 @@ async def broker(
     clock: Clock | None = None,
     timing: Timing = CALM,
     written: WrittenObjects | None = None,
+    counters: int = COUNTERS,
     **policy: object,
 ) -> AsyncIterator[Broker]:
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
         replicas = {}
         for domain, log in logs.items():
-            replica = replica_on(log, name, clock=clock, timing=timing)
+            replica = replica_on(log, name, clock=clock, timing=timing, counters=counters)
             replicas[domain] = await stack.enter_async_context(replica.running())
         domains = Domains(replicas)
         service = ProduceService(

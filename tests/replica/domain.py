@@ -12,7 +12,7 @@ from dray.machine import commands
 from dray.machine.commands import Genesis, SessionKind
 from dray.machine.machine import Machine
 from dray.replica.replica import Replica
-from dray.replica.session import Identity
+from dray.replica.session import COUNTERS, Identity
 from dray.replica.writer import Timing
 
 CLUSTER = b"cluster-of-tests"
@@ -40,7 +40,13 @@ def identity(
 
 
 def replica_on(
-    log: Log, name: str = "broker-1", *, clock: Clock | None = None, timing: Timing = FAST, **who
+    log: Log,
+    name: str = "broker-1",
+    *,
+    clock: Clock | None = None,
+    timing: Timing = FAST,
+    counters: int = COUNTERS,
+    **who,
 ) -> Replica:
     return Replica(
         log=log,
@@ -49,6 +55,7 @@ def replica_on(
         clock=clock or SystemClock(),
         entropy=SeededEntropy(f"{name} {who}"),
         timing=timing,
+        counters=counters,
     )
 
 

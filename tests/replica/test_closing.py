@@ -13,7 +13,7 @@ class SlowLog:
     """A handle whose appends wait for a gate."""
 
     def __init__(self, inner: MemoryLog) -> None:
-        self._inner = inner
+        self.inner = inner
         self.gate = asyncio.Event()
         self.gate.set()
         self.waiting = 0
@@ -22,10 +22,10 @@ class SlowLog:
         self.waiting += 1
         await self.gate.wait()
         self.waiting -= 1
-        return await self._inner.append(entry)
+        return await self.inner.append(entry)
 
     def __getattr__(self, name: str) -> object:
-        return getattr(self._inner, name)
+        return getattr(self.inner, name)
 
 
 async def until(condition) -> None:

@@ -33,7 +33,7 @@ MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 CLUSTER = b"cluster-of-tests"
-QUIET = Timing(ttl_ms=400 * DAY, keepalive_ms=100 * DAY, settle_ms=400 * DAY)
+QUIET = Timing(ttl_ms=400 * DAY, keepalive_ms=100 * DAY, settle_ms=400 * DAY, wait_ms=400 * DAY)
 """Nobody keeps alive by itself: what is in the log was put there by the test or by retention."""
 BATCH_BYTES = 100
 

@@ -11,8 +11,10 @@ from dray.objects.files import FileObjects
 from dray.objects.port import StoreUnavailable
 from dray.offload import ThreadOffload
 from dray.replica.errors import NotServing
+from dray.retention.service import RetentionService
 from dray.retention.settings import RetentionSettings
 from dray.retention.turns import PATIENCE
+from dray.tasks.watch import Troubled, Watch
 
 from .shop import DAY, HOUR, MINUTE, Cluster, collect, pass_time
 from .stores import WatchedObjects
@@ -136,6 +138,31 @@ async def test_a_domain_whose_only_writer_died_is_taken_over():
             assert broker.domains[domain].session is None
             await service.retain()
         assert broker.domains[domain].session is not None
+
+
+async def test_a_bug_in_one_step_hinders_no_other_and_shows():
+    """RT10, WT2, WT3."""
+    cluster = await Cluster().begin()
+    async with cluster.broker() as broker:
+        await broker.put()  # an orphan, of a session that has ended by the time of the sweep
+    async with cluster.broker() as broker:
+        await broker.topic(partitions=1)
+        watch = Watch(cluster.clock)
+        service = RetentionService(domains=broker.domains, store=cluster.store, clock=cluster.clock, watch=watch)
+
+        async def buggy(replica: object) -> None:
+            raise ZeroDivisionError
+
+        service._floors.run = buggy
+        run = asyncio.create_task(service.run())
+        for _ in range(26):
+            await broker.pass_time(HOUR)
+            await settle()
+        assert await cluster.paths() == [], "the sweep goes on"
+        with pytest.raises(Troubled, match="retention-floors-0"):
+            watch.check()
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
 
 
 async def test_a_domain_that_fails_hinders_no_other():

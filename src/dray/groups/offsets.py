@@ -13,6 +13,8 @@ Invariants
     RT12  A commit is answered as committed only for the offsets that are
           durable; each partition is judged for itself.
     RT13  No command carries more rows or bytes than an entry takes.
+    RT14  A broker that slept commits nothing that reached it before: its
+          clients have gone on elsewhere, and an old offset would go back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -109,6 +111,7 @@ class OffsetService:
         Raises:
             BadGroupId: nothing was committed.
             UnknownMember, UnknownGroup: nothing was committed; groups have no members here.
+            Unavailable: nothing was committed; this process may not serve (RT14).
         """
         check_group(group)
         if generation >= 0:
@@ -124,6 +127,7 @@ class OffsetService:
             else:
                 rows.append((partition, judged))
         replica = self._replica(group)
+        self._check_serving(replica)
         for part in split(rows):
             codes |= await self._commit_part(replica, group, part, retention_ms)
         return {partition: codes[partition] for partition in offsets}
@@ -162,6 +166,11 @@ class OffsetService:
 
     def _replica(self, group: str) -> Replica:
         return self._domains[domain_of_group(group, self._domains.catalog.machine.domains)]
+
+    def _check_serving(self, replica: Replica) -> None:
+        self._domains.catalog.check_serving()
+        if replica.session is not None:
+            replica.check_serving()  # RT14
 
     async def _sync(self, replica: Replica) -> None:
         """The group's domain first: a topic is older than any offset in it."""

@@ -9,6 +9,8 @@ Invariants
           or a passed deadline is `LostReply`; before that it is `Unreachable`.
     LG17  A follower delivers each position once and in order through any
           number of reconnects.
+    LG18  A connection on which an answer did not come in time is used no
+          more: the next call makes another.
 """
 
 import asyncio
@@ -41,7 +43,8 @@ from dray.log.wire import (
 from dray.telemetry import logger
 
 CONNECT_SECONDS: Final = 5.0
-CALL_SECONDS: Final = 30.0
+CALL_SECONDS: Final = 5.0
+"""Longer than a healthy server needs for anything, and short enough for a second try within a session's life."""
 RETRY_SECONDS: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Pauses between attempts to reach the server; a follower keeps to the last one."""
 
@@ -86,6 +89,8 @@ class ClientLog:
                 answer = await calls.call(FrameKind.APPEND, encode_domain(self._domain), entry)
             return Position(decode_position(answer.payload))
         except (_Gone, TimeoutError, Malformed, Corrupt) as error:
+            if isinstance(error, TimeoutError):
+                calls.drop()  # LG18
             raise LostReply("the log server did not answer; the entry may be in the log") from error  # LG16
         except (Invalid, Unavailable) as error:
             raise Refused(str(error)) from error
@@ -136,7 +141,8 @@ class ClientLog:
     async def _repeat(self, kind: FrameKind, payload: bytes) -> Position:
         """A call that may be sent any number of times."""
         cause: Exception | None = None
-        with suppress(TimeoutError):
+        calls: _Calls | None = None
+        try:
             async with asyncio.timeout(self._call_seconds):
                 for pause in RETRY_SECONDS:
                     try:
@@ -147,6 +153,10 @@ class ClientLog:
                     if self._closing.is_set():
                         break
                     await asyncio.sleep(pause)
+        except TimeoutError as error:
+            cause = cause or error
+            if calls is not None:
+                calls.drop()  # LG18
         raise Unavailable("the log server does not answer", address=self._address) from cause
 
     async def _pause(self, failures: int, error: Exception) -> None:
@@ -247,6 +257,11 @@ class _Calls:
         if frame.kind == FrameKind.ERROR:
             raise decode_error(frame.payload)
         return frame
+
+    def drop(self) -> None:
+        """Nothing comes back on this connection: whoever waits on it learns so now."""
+        self._gone = True
+        self._reading.cancel()
 
     async def _read(self) -> None:
         try:

@@ -59,6 +59,7 @@ from dray.servers.kafka.described import Descriptions
 from dray.servers.kafka.handler import Services
 from dray.servers.kafka.server import KafkaServer, Listener
 from dray.servers.kafka.settings import KafkaSettings
+from dray.tasks.watch import Watch
 from dray.telemetry import logger
 from dray.topics.service import TopicService
 
@@ -95,10 +96,12 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
     async with AsyncExitStack() as stack:
         effects, metadata, objects = await _open_state(stack, config, open_objects)
         services = await _start_services(stack, config, effects, metadata, objects)
-        kafka_at, server = await _start_kafka(stack, config, services, effects)
+        kafka_at, server = await _start_kafka(stack, config, services, effects, metadata.watch)
         registration = _registration(config, kafka_at)
         await _register(metadata, registration)
-        stack.push_async_callback(_stop, asyncio.create_task(_keep_registered(metadata, registration)))
+        watch = metadata.watch
+        keeper = watch.start("registration", lambda: _keep_registered(metadata, registration))
+        stack.push_async_callback(watch.stop, keeper)
         http_at = await _start_http(stack, config, metadata, objects)
         stack.push_async_callback(_drain, server, services.produce)
         telemetry.BUILD.labels(dray.__version__).set(1)
@@ -226,13 +229,17 @@ async def _start_services(
         policy=config.get(WalSettings).policy(local=local),
         written=cache,
         zone=config.get(BrokerSettings).zone,
+        watch=metadata.watch,
     )
     await stack.enter_async_context(produce.running())
     fetch = FetchService(domains=domains, objects=objects, clock=clock, settings=config.get(FetchSettings), cache=cache)
     stack.push_async_callback(fetch.close)
-    retention = RetentionService(domains=domains, store=objects, clock=clock, settings=config.get(RetentionSettings))
-    for work in (topics.run(), retention.run(), _measure_lag()):
-        stack.push_async_callback(_stop, asyncio.create_task(work))
+    watch = metadata.watch
+    retention = RetentionService(
+        domains=domains, store=objects, clock=clock, settings=config.get(RetentionSettings), watch=watch
+    )
+    for name, work in (("topics", topics.run), ("retention", retention.run), ("loop-lag", _measure_lag)):
+        stack.push_async_callback(watch.stop, watch.start(name, work))
     own = config.get(TopicSettings)
     routing = Routing(domains=domains, cluster_id=metadata.identity.cluster_id)
     unpacking = ThreadOffload(UNPACK_THREADS, "dray-unpack")
@@ -256,13 +263,17 @@ async def _start_services(
 
 
 async def _start_kafka(
-    stack: AsyncExitStack, config: Config, services: Services, effects: Effects
+    stack: AsyncExitStack, config: Config, services: Services, effects: Effects, watch: Watch
 ) -> tuple[HostPort, KafkaServer]:
     settings = config.get(KafkaSettings)
     wanted = parse_host_port(settings.listen, "kafka.listen")
     server = await stack.enter_async_context(
         KafkaServer(
-            services=services, clock=effects.clock, limits=settings.limits(), pressure=services.produce.pressure
+            services=services,
+            clock=effects.clock,
+            limits=settings.limits(),
+            pressure=services.produce.pressure,
+            watch=watch,
         )
     )
     host, port = await server.listen(Listener(name=LISTENER, host=wanted.host, port=wanted.port))
@@ -273,7 +284,11 @@ async def _start_kafka(
 async def _start_http(stack: AsyncExitStack, config: Config, metadata: Metadata, objects: Objects) -> HostPort:
     wanted = parse_host_port(config.get(HttpSettings).listen, "http.listen")
     app = make_app(
-        {"metadata": _metadata_probe(metadata), "store": _store_probe(objects, metadata.identity.cluster_id)}
+        {
+            "metadata": _metadata_probe(metadata),
+            "store": _store_probe(objects, metadata.identity.cluster_id),
+            "tasks": _tasks_probe(metadata),
+        }
     )
     host, port = await stack.enter_async_context(serve_http(app, wanted.host, wanted.port))
     _warn_if_exposed(wanted, "http")
@@ -335,6 +350,13 @@ async def _drain(server: KafkaServer, produce: ProduceService) -> None:
 def _metadata_probe(metadata: Metadata) -> Probe:
     async def probe() -> None:
         metadata.domains.catalog.check_serving()
+
+    return probe
+
+
+def _tasks_probe(metadata: Metadata) -> Probe:
+    async def probe() -> None:
+        metadata.watch.check()
 
     return probe
 

@@ -38,6 +38,7 @@ from dray.node.metadata import (
 )
 from dray.replica import telemetry
 from dray.replica.checkpoints import FileCheckpoints, report_damaged
+from dray.tasks.watch import Watch
 from dray.telemetry import logger
 
 JOINED: Final = "joined"
@@ -94,17 +95,24 @@ async def join_metadata(
     options = replace(options, name=f"broker-{identity.instance_id}", owner=False)
     async with AsyncExitStack() as stack:
         failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
+        watch = Watch(effects.clock)
         running = {}
         for domain in owner.directory.domains(effects.disk):
             socket = owner.directory.socket
-            log = ClientLog(socket, domain, cluster_id=identity.cluster, max_entry_bytes=options.max_entry_bytes)
+            log = ClientLog(
+                socket,
+                domain,
+                cluster_id=identity.cluster,
+                max_entry_bytes=options.max_entry_bytes,
+                call_seconds=options.timing.settle_ms / 2_000,  # a second try fits into the time of an entry
+            )
             stack.push_async_callback(log.close)
             effects.disk.make_dir(directory.home(domain))  # SV3
             home = Home(directory=directory, socket=socket, domain=domain)
             store = JoinedCheckpoints(home.checkpoints, owner.directory.checkpoints(domain), effects)
-            running[domain] = await run_replica(stack, home, store, identity, log, effects, options)
+            running[domain] = await run_replica(stack, home, store, identity, log, effects, options, watch)
             watch_failure(running[domain].replica.failed, failed)
-        yield Metadata(identity=identity, domains=domains_of(running), failed=failed)
+        yield Metadata(identity=identity, domains=domains_of(running), failed=failed, watch=watch)
         await stop_replicas(running)
 
 

@@ -30,6 +30,7 @@ from dray.replica.opening import catch_up
 from dray.replica.replica import Replica
 from dray.replica.session import Identity, StoreDate
 from dray.replica.writer import Timing
+from dray.tasks.watch import Watch
 
 STARTING_LIMIT_S: Final = 120
 
@@ -70,6 +71,8 @@ class Metadata:
     domains: Domains
     failed: "asyncio.Future[DrayError]"
     """Resolves when the process must end."""
+    watch: Watch
+    """Over the long-lived work of this process."""
 
 
 @asynccontextmanager
@@ -85,13 +88,14 @@ async def serve_metadata(
         failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
         for log in logs.values():
             watch_failure(log.failed, failed)
+        watch = Watch(effects.clock)
         running = {}
         for domain, log in logs.items():
             home = Home(directory=directory, socket=directory.socket, domain=domain)
             store = FileCheckpoints(home.checkpoints, effects.disk, effects.offload)
-            running[domain] = await run_replica(stack, home, store, identity, log, effects, options)
+            running[domain] = await run_replica(stack, home, store, identity, log, effects, options, watch)
             watch_failure(running[domain].replica.failed, failed)
-        yield Metadata(identity=identity, domains=domains_of(running), failed=failed)
+        yield Metadata(identity=identity, domains=domains_of(running), failed=failed, watch=watch)
         await stop_replicas(running)
 
 
@@ -107,7 +111,8 @@ async def serve_in_memory(
         await stack.enter_async_context(replica.running())
         failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
         watch_failure(replica.failed, failed)
-        yield Metadata(identity=identity, domains=Domains({0: replica}), failed=failed)
+        watch = Watch(effects.clock)
+        yield Metadata(identity=identity, domains=Domains({0: replica}), failed=failed, watch=watch)
 
 
 async def _open_logs(
@@ -186,6 +191,7 @@ class Running:
 
     replica: Replica
     checkpointer: Checkpointer
+    watch: Watch
     task: "asyncio.Task[None]"
 
 
@@ -197,6 +203,7 @@ async def run_replica(
     log: Log,
     effects: Effects,
     options: MetadataOptions,
+    watch: Watch,
 ) -> Running:
     """A replica that follows, writes and makes checkpoints for as long as the stack is open."""
     await store.sweep()  # what the last life left half made; whatever is still wanted is folded again
@@ -211,9 +218,10 @@ async def run_replica(
         due_bytes=options.checkpoint_due_bytes, kept_ms=options.checkpoint_kept_ms,
         trims=kept is not None, log_bytes=None if kept is None else kept.bytes_behind,
     )  # fmt: skip
-    task = asyncio.create_task(checkpointer.run(options.checkpoint_look_s))
-    stack.push_async_callback(_stop, task)
-    return Running(replica=replica, checkpointer=checkpointer, task=task)
+    name, look_s = f"checkpointer-{home.domain}", options.checkpoint_look_s
+    task = watch.start(name, lambda: checkpointer.run(look_s))
+    stack.push_async_callback(watch.stop, task)
+    return Running(replica=replica, checkpointer=checkpointer, watch=watch, task=task)
 
 
 def domains_of(running: Mapping[int, Running]) -> Domains:
@@ -223,7 +231,7 @@ def domains_of(running: Mapping[int, Running]) -> Domains:
 async def stop_replicas(running: Mapping[int, Running]) -> None:
     """A clean stop: the last checkpoints if they are worth it, then the sessions are given back."""
     for one in running.values():
-        await _stop(one.task)
+        await one.watch.stop(one.task)
         await one.checkpointer.finish()
         await one.replica.close_session()
 
@@ -253,11 +261,6 @@ def _replica(
         timing=options.timing,
         checkpoints=store,
     )
-
-
-async def _stop(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
 
 
 def watch_failure(source: "asyncio.Future[DrayError]", target: "asyncio.Future[DrayError]") -> None:

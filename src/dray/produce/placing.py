@@ -109,7 +109,9 @@ class Placer:
         Raises:
             DrayError: no object will be committed; whether one lies in the store does not matter.
         """
-        session = self._replica.session or await self._replica.open_session()
+        session = self._replica.session
+        if session is None or session.exhausted:
+            session = await self._replica.open_session()
         attempt = self._lay_out(session, chunks)
         after_s = self._hedge_after_s()
         begun_ns = self._clock.boot_ns()
@@ -153,7 +155,7 @@ class Placer:
         timer.cancel()
         running = {put: first}
         session = self._replica.session
-        if not put.done() and not self._hedging and session is not None:
+        if not put.done() and not self._hedging and session is not None and not session.exhausted:
             self._hedging = True
             second = self._lay_out(session, chunks)
             running[self._spawn(self._try(second))] = second

@@ -19,12 +19,12 @@ from dray.objects.port import Objects
 from dray.produce import telemetry
 from dray.produce.batches import NewBatch, Stored
 from dray.produce.errors import Busy, NotStored, Stopping
-from dray.produce.flush import report
 from dray.produce.lane import Lane
 from dray.produce.placing import NoCache, Placer, WrittenObjects
 from dray.produce.pressure import BATCH_OVERHEAD, IndexBudget, Pressure
 from dray.produce.settings import FlushPolicy
 from dray.replica.domains import Domains
+from dray.tasks.watch import Watch
 
 _DOMAIN: Final = 0xFFFF
 _SAMPLE_S: Final = 1.0
@@ -42,7 +42,9 @@ class ProduceService:
         policy: FlushPolicy | None = None,
         written: WrittenObjects | None = None,
         zone: str = "",
+        watch: Watch | None = None,
     ) -> None:
+        self._watch = watch or Watch(clock)
         self._domains = domains
         self._objects = objects
         self._clock = clock
@@ -92,7 +94,7 @@ class ProduceService:
         """Serve for as long as the block runs. Whoever still waits at its end is told so (PR8)."""
         self._sample()
         self._stopped = False
-        self._spawn(self._watch_index())
+        self._spawn(self._watch.keep("produce-index", self._watch_index))
         try:
             yield self
         finally:
@@ -129,10 +131,18 @@ class ProduceService:
 
     def _spawn(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
         """Run something that ends with the service at the latest."""
-        task = self._loop.create_task(_guarded(work))
+        task = self._loop.create_task(self._guarded(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    async def _guarded(self, work: Coroutine[None, None, None]) -> None:
+        try:
+            await work
+        except DrayError:
+            pass  # told to whoever waits for it
+        except Exception as error:  # a bug in one flush stops no other; three in a row show
+            self._watch.failed("produce-flush", error)
 
     async def _watch_index(self) -> None:
         while True:
@@ -142,10 +152,3 @@ class ProduceService:
     def _sample(self) -> None:
         self._index.seen(sum(replica.machine.streams.footprint().bytes for _, replica in self._domains))
         telemetry.BUFFER_BYTES.set(self.pressure.unacked)
-
-
-async def _guarded(work: Coroutine[None, None, None]) -> None:
-    try:
-        await work
-    except Exception as error:
-        report(error)

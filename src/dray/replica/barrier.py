@@ -72,23 +72,37 @@ class Applied:
     """Waits for positions to be applied."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[int, int, asyncio.Future[None], int]] = []
         self._ticket = 0
 
-    def wait(self, position: int) -> "asyncio.Future[None]":
+    def wait(self, position: int, now_ns: int = 0) -> "asyncio.Future[None]":
+        """Resolves when the position is applied; `now_ns` says for `give_up` since when it is waited for."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ticket += 1
-        heapq.heappush(self._waiting, (position, self._ticket, future))
+        heapq.heappush(self._waiting, (position, self._ticket, future, now_ns))
         return future
 
     def reached(self, position: int) -> None:
         while self._waiting and self._waiting[0][0] <= position:
-            _, _, future = heapq.heappop(self._waiting)
+            future = heapq.heappop(self._waiting)[2]
             if not future.done():
                 future.set_result(None)
 
+    def give_up(self, since_ns: int, error: Exception) -> None:
+        """Fail those who have waited since this moment, or for longer."""
+        if all(since > since_ns for _, _, _, since in self._waiting):
+            return
+        kept = []
+        for entry in self._waiting:
+            if entry[3] > since_ns:
+                kept.append(entry)
+            elif not entry[2].done():
+                entry[2].set_exception(error)
+        heapq.heapify(kept)
+        self._waiting = kept
+
     def fail(self, error: Exception) -> None:
-        for _, _, future in self._waiting:
+        for _, _, future, _ in self._waiting:
             if not future.done():
                 future.set_exception(error)
         self._waiting.clear()

@@ -11,6 +11,14 @@ class Busy(Unavailable):
     """More proposals wait than the replica takes: try again shortly."""
 
 
+class TooLate(Unavailable):
+    """It waited too long for its entry and was never sent: try again, here or elsewhere."""
+
+
+class Behind(Unavailable):
+    """This replica does not see the newest entries of its log: try again, or ask another broker."""
+
+
 class Stopped(Unavailable):
     """The replica is stopping or has stopped; nothing happened."""
 

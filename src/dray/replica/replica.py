@@ -11,9 +11,13 @@ Invariants
          only its session is (Q3).
     RP3  After a jump over a gap, what was in flight stays unknown (Q3).
     RP4  A replica that contradicts the log stops for good (Q6).
-    RP5  Whoever could not append for two thirds of a ttl stops serving (Q5).
+    RP5  Whoever could not append for two thirds of a ttl, counted from when
+         the newest entry that it saw applied was sent, stops serving (Q5).
     RP6  A tool expires nobody: it does not know the ttl that the brokers were
          configured with.
+    RP11  Nobody waits for ever for a fold that stands still or lags: what was
+          sent stays unknown in time, a sync fails, and the follower is
+          connected anew.
 """
 
 import asyncio
@@ -36,14 +40,17 @@ from dray.replica.barrier import Applied as AppliedBarrier
 from dray.replica.barrier import SharedTail
 from dray.replica.checkpoints import CheckpointStore, newest_machine
 from dray.replica.digests import Digests
-from dray.replica.errors import Diverged, NotServing, Stopped, TooNew
+from dray.replica.errors import Behind, Diverged, NotServing, Stopped, TooNew
 from dray.replica.expiry import Observer
 from dray.replica.proposals import Proposals
-from dray.replica.session import Identity, OwnSession
+from dray.replica.session import COUNTERS, Identity, OwnSession
+from dray.replica.stall import StallWatch
 from dray.replica.wakeups import Waiter, Wakeups
-from dray.replica.writer import Timing, Writer
+from dray.replica.writer import RETRY_S, Timing, Writer
 from dray.telemetry import logger
 
+STALLS_IN_A_TTL: Final = 6
+"""A follower is connected anew after such a part of a ttl, so that it is tried more than once before RP5 strikes."""
 CATALOG: Final = "catalog"
 """Wakes whoever waits for topics, configs or brokers to change."""
 
@@ -64,7 +71,9 @@ class Replica:
         entropy: Entropy,
         timing: Timing | None = None,
         checkpoints: CheckpointStore | None = None,
+        counters: int = COUNTERS,
     ) -> None:
+        """`counters`: how many objects a session may name before another one is opened (RP10)."""
         self.machine = machine
         self.timing = timing or Timing()
         self._identity = identity
@@ -76,7 +85,9 @@ class Replica:
         self._digests = Digests()
         self._tails = SharedTail(log.tail)
         self._barrier = AppliedBarrier()
-        self._proposals = Proposals()
+        self._proposals = Proposals(clock, wait_ms=self.timing.wait_ms)
+        self._stall = StallWatch(limit_ns=self.timing.ttl_ms * 1_000_000 // STALLS_IN_A_TTL)
+        self._reading: asyncio.Task[None] | None = None
         self._observer = Observer(ttl_ns=self.timing.ttl_ms * 1_000_000, beat_ns=self.timing.keepalive_ms * 1_000_000)
         self._writer = Writer(
             host=self,
@@ -86,6 +97,7 @@ class Replica:
             entropy=entropy,
             proposals=self._proposals,
             timing=self.timing,
+            counters=counters,
         )
         self.bytes_since_checkpoint = 0
         """What a start would have to fold now, entries counted too (`ENTRY_COST_BYTES`)."""
@@ -109,15 +121,38 @@ class Replica:
         return await self._proposals.add(commands)
 
     async def sync(self) -> None:
-        """Return once everything acknowledged before this call, by anyone, is applied here."""
+        """Return once everything acknowledged before this call, by anyone, is applied here.
+
+        Raises:
+            Unavailable (Behind, Stopped ...): the newest truth is not known here in time.
+        """
+        tail = await self._newest()
+        if tail > self.machine.position:
+            await self._until_applied(tail)
+
+    async def _newest(self) -> int:
         self._check_running()
         before = self.machine.position
         tail = await self._tails.get()
         self._check_running()  # nobody would wake a waiter that comes after the failure
         if tail < before:
             raise self.fail(Diverged("the log ends before what was already read from it", tail=tail, read=before))
-        if tail > self.machine.position:
-            await self._barrier.wait(tail)
+        return tail
+
+    def _until_applied(self, position: int) -> "asyncio.Future[None]":
+        self.expect(position)
+        return self._barrier.wait(position, self._clock.boot_ns())
+
+    async def _catch_up(self) -> None:
+        """A long history may take its time, as long as it goes on."""
+        tail = await self._newest()
+        while self.machine.position < tail:
+            before = self.machine.position
+            try:
+                await self._until_applied(tail)
+            except Behind:
+                if self.machine.position == before:
+                    raise
 
     def check_serving(self) -> None:
         """Raise unless this process may answer from its memory (RP5)."""
@@ -135,10 +170,11 @@ class Replica:
         return self._writer.session
 
     async def open_session(self) -> OwnSession:
-        """The session, opened now if there is none."""
+        """The session, opened now if there is none that can name an object."""
         for _ in range(2):  # it may end between two lines; then it is opened once more
-            if self._writer.session is not None:
-                return self._writer.session
+            session = self._writer.session
+            if session is not None and not session.exhausted:
+                return session
             await self.propose(KeepAlive())
         raise NotServing("the session ended as soon as it was opened")
 
@@ -156,11 +192,11 @@ class Replica:
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Replica"]:
         """Follow and write for as long as the block runs; caught up with the tail at its start."""
-        work = (self._follow(), self._writer.run(), self._writer.keep_alive())
+        work = (self._follow(), self._writer.run(), self._writer.keep_alive(), self._watch())
         tasks = [asyncio.create_task(self._guard(coroutine)) for coroutine in work]
         try:
             await asyncio.sleep(0)  # each task has begun: one that never began could not be ended cleanly
-            await self.sync()
+            await self._catch_up()
             yield self
         finally:
             self._stopping = True
@@ -209,11 +245,25 @@ class Replica:
     # -- the fold ----------------------------------------------------------
 
     async def _follow(self) -> None:
+        """Read on, from wherever the machine is, whatever ends a reading (RP11)."""
+        idle = 0
         while self._failure is None:
+            before = self.machine.position
+            self._reading = asyncio.create_task(self._fold())
             try:
-                await self._fold()
-            except Trimmed:
-                await self._jump()
+                await asyncio.wait((self._reading,))
+            finally:
+                self._reading.cancel()
+                await asyncio.gather(self._reading, return_exceptions=True)
+            if not self._reading.cancelled():
+                error = self._reading.exception()
+                if isinstance(error, Trimmed):
+                    await self._jump()
+                elif error is not None:
+                    raise error
+            idle = 0 if self.machine.position > before else idle + 1
+            if idle:  # it ended, or was ended, without having read anything
+                await self._clock.sleep(RETRY_S[min(idle, len(RETRY_S)) - 1])
 
     async def _fold(self) -> None:
         async for position, entry in self._log.follow(Position(self.machine.position)):
@@ -221,6 +271,25 @@ class Replica:
             if self._failure is not None:
                 return
             await asyncio.sleep(0)  # Q8: nobody waits longer than one entry takes
+
+    async def _watch(self) -> None:
+        """Look every so often whether somebody waits for too long, and for what (RP8, RP11)."""
+        while True:
+            await self._clock.sleep(self.timing.keepalive_ms / 4_000)
+            now_ns = self._clock.boot_ns()
+            self._proposals.drop_late()
+            self._barrier.give_up(
+                now_ns - self.timing.settle_ms * 1_000_000,
+                Behind("the newest entries of the log are not seen here", read=self.machine.position),
+            )
+            if self._stall.stalled(self.machine.position, now_ns) and self._reading is not None:
+                logger().warning(telemetry.STALLED, read=self.machine.position, expected=self._stall.expected)
+                telemetry.FOLLOWS_CUT.inc()
+                self._reading.cancel()
+
+    def expect(self, position: int) -> None:
+        """The log has told of an entry that the follower has not shown yet."""
+        self._stall.expect(position)
 
     def apply(self, position: Position, entry: bytes) -> None:
         """Fold one entry and answer whoever waited for it."""

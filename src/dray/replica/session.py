@@ -1,14 +1,32 @@
-"""This process's own session in one domain, and the time that its entries carry (Q3, Q7)."""
+"""This process's own session in one domain, and the time that its entries carry (Q3, Q7).
+
+A session names its objects by a counter of 32 bits. Long before they run out
+the session is spent: the writer opens the next one, which closes this one.
+
+Invariants
+    RP10  A session gives each counter once and none above its limit; the next
+          session is opened while some are left.
+"""
 
 from dataclasses import dataclass
 from typing import Final
 
+from dray.errors import Unavailable
 from dray.machine.commands import MAX_TIME_MS
 from dray.machine.names import SessionId
 from dray.machine.timeline import proves
 
 AGREE_MS: Final = 3_600_000
 """How far a clock and the log may be apart and still mean the same."""
+
+COUNTERS: Final = 0xFFFF_FFFF
+"""Objects that a session can name: the width of a walId's last part."""
+_SPARE: Final = 8
+"""The last of so many parts of the counters is kept for the time until the next session is open."""
+
+
+class Spent(Unavailable):
+    """The session can name no more objects: wait for the next one."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -21,9 +39,22 @@ class OwnSession:
     opened_boot_ns: int
     next_n: int = 1
     next_counter: int = 0
+    counters: int = COUNTERS
+
+    @property
+    def spent(self) -> bool:
+        """Whether it is time for another one."""
+        return self.next_counter >= self.counters - self.counters // _SPARE
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether there is no counter left."""
+        return self.next_counter >= self.counters
 
     def take_counter(self) -> int:
-        """A number for the name of a new object, never given twice in a session (W1)."""
+        """A number for the name of a new object, never given twice in a session (W1, RP10)."""
+        if self.exhausted:
+            raise Spent("the session has named as many objects as it can", session=self.id)
         self.next_counter += 1
         return self.next_counter
 

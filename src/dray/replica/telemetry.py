@@ -9,6 +9,7 @@ ABANDONED: Final = telemetry.event("replica.session_abandoned", "an outcome stay
 EXPIRED_OTHER: Final = telemetry.event("replica.session_expired", "a silent session of another process was expired")
 JUMPED: Final = telemetry.event("replica.jumped", "history was trimmed; a newer checkpoint was loaded")
 FAILED: Final = telemetry.event("replica.failed", "the replica stopped for good; the process must end")
+STALLED: Final = telemetry.event("replica.follow_stalled", "the log has entries that are not shown; following anew")
 CHECKPOINTED: Final = telemetry.event("replica.checkpointed", "a checkpoint was written, read back and confirmed")
 CHECKPOINT_DAMAGED: Final = telemetry.event(
     "replica.checkpoint_damaged", "a checkpoint cannot be read; an older one or the log takes its place"
@@ -20,4 +21,5 @@ RETRIES: Final = telemetry.counter("dray_commit_retries_total", "appends repeate
 COMMIT_SECONDS: Final = telemetry.histogram(
     "dray_metadata_request_duration_seconds", "time from append to applied here", telemetry.SECONDS, ["op"]
 )
+FOLLOWS_CUT: Final = telemetry.counter("dray_metadata_follows_cut_total", "followers that stood still and were cut")
 APPLIED: Final = telemetry.counter("dray_metadata_applied_entries_total", "entries folded by this process")

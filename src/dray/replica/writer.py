@@ -2,7 +2,12 @@
 
 One append is in flight at a time; whatever arrives meanwhile goes into the
 next entry. A lost reply is settled by appending the same bytes again until the
-fold shows the verdict: the machine knows a repeat (Q2, Q3).
+fold shows the verdict: the machine knows a repeat (Q2, Q3). A fold that shows
+nothing is not waited for without end: then the outcome stays unknown.
+
+Invariants
+    RP7  A process that was away for so long that it may not serve learns
+         whether its session lives before it sends anybody's commands.
 """
 
 import asyncio
@@ -24,9 +29,9 @@ from dray.machine.step import Applied, EndReason, Outcome
 from dray.machine.verdicts import Opened, Verdict, Why
 from dray.machine.verdicts import Refused as RefusedCommand
 from dray.replica import telemetry
-from dray.replica.errors import CommitUnknown, Diverged, NotServing, Superseded, TooNew
+from dray.replica.errors import Busy, CommitUnknown, Diverged, NotServing, Superseded, TooNew
 from dray.replica.proposals import Proposal, Proposals
-from dray.replica.session import Identity, OwnSession
+from dray.replica.session import COUNTERS, Identity, OwnSession
 from dray.telemetry import logger
 
 RETRY_S: Final = (0.01, 0.05, 0.2, 0.5, 1.0)
@@ -46,6 +51,8 @@ class Host(Protocol):
 
     def own_entry_applied(self, boot_ns: int) -> None: ...
 
+    def expect(self, position: int) -> None: ...
+
     def due_for_expiry(self) -> Sequence[tuple[SessionId, int]]: ...
 
 
@@ -60,7 +67,9 @@ class Timing:
     ttl_ms: int = 15_000
     keepalive_ms: int = 5_000
     settle_ms: int = 10_000
-    """Repeat an append whose reply was lost for this long; then its outcome stays unknown."""
+    """Repeat an append whose reply was lost, and wait for its verdict, for this long; then it stays unknown."""
+    wait_ms: int = 5_000
+    """How long a proposal may wait for its entry (RP8). With `settle_ms` it is less than clients wait for an answer."""
 
 
 @dataclass(slots=True, eq=False)
@@ -69,6 +78,9 @@ class _Flight:
 
     entry: bytes
     landed: "asyncio.Future[Applied]"
+    sent_ns: int
+    """When it was sent first: nobody can have heard it earlier (RP5)."""
+    opens: bool = False
     position: int | None = None
     """Where the log says that it is."""
     uncertain: bool = False
@@ -88,6 +100,7 @@ class Writer:
         entropy: Entropy,
         proposals: Proposals,
         timing: Timing,
+        counters: int = COUNTERS,
     ) -> None:
         self._host = host
         self._log = log
@@ -96,11 +109,13 @@ class Writer:
         self._entropy = entropy
         self._proposals = proposals
         self._timing = timing
+        self._counters = counters
         self._session: OwnSession | None = None
         self._kept = False
         """A session was opened and not given back: it is opened again when it is lost."""
         self._flight: _Flight | None = None
         self._confirmed_ns = clock.boot_ns()
+        """When the newest own entry that was seen applied had been sent."""
 
     # -- what the replica asks ---------------------------------------------
 
@@ -109,7 +124,7 @@ class Writer:
         return self._session
 
     def fresh(self) -> bool:
-        """Whether an own entry was applied within two thirds of a ttl (RP5)."""
+        """Whether an own entry that was applied was sent within two thirds of a ttl (RP5)."""
         if self._session is None:
             return False
         return self._clock.boot_ns() - self._confirmed_ns < self._timing.ttl_ms * 1_000_000 * 2 // 3
@@ -123,6 +138,8 @@ class Writer:
         flight = self._flight
         if mine and flight is not None and not flight.landed.done() and applied.outcome not in _NO_ANSWER:
             flight.landed.set_result(applied)
+            if flight.opens:
+                self._adopt(flight, applied)
         elif flight is not None:
             self._check_shown(flight)
         if self._session is None:
@@ -154,7 +171,9 @@ class Writer:
         """Write entry after entry, for ever."""
         while True:
             await self._proposals.wait()
-            if self._session is None and not await self._try_open():
+            if (self._session is None or self._session.spent) and not await self._try_open():
+                continue
+            if not self.fresh() and not await self._try_refresh():
                 continue
             taken = self._proposals.take()
             if taken:
@@ -166,7 +185,7 @@ class Writer:
             await self._clock.sleep(self._timing.keepalive_ms / 4_000)
             if not self._kept:
                 continue  # a beat behind its Close would open it again
-            if self._session is None:
+            if self._session is None or self._session.spent:
                 await self._quietly(KeepAlive())  # opened again, or others would expire what it was
                 continue
             idle_ns = self._clock.boot_ns() - self._confirmed_ns
@@ -195,14 +214,28 @@ class Writer:
     # -- sessions ----------------------------------------------------------
 
     async def _try_open(self) -> bool:
+        """Whether there is a session to write in; an old one that is spent but could not be followed yet is one."""
         try:
             await self._open()
         except (Unavailable, Unknown, Conflict) as error:
+            if self._session is not None:
+                return True
             refusal = NotServing("no session could be opened in the log")
             refusal.__cause__ = error
             self._proposals.fail(refusal)  # nothing of theirs was ever sent
             return False
         return self._session is not None
+
+    async def _try_refresh(self) -> bool:
+        """Ask whether the session lives, with an entry that says nothing else (RP7)."""
+        with suppress(Busy):  # then there is enough of its kind to send
+            self._proposals.add((KeepAlive(),)).add_done_callback(_heed_not)
+        await self._commit(self._proposals.take(upkeep_only=True))
+        if self.fresh():
+            return True
+        if self._session is not None:  # else it is opened anew first
+            self._proposals.fail(NotServing("the log does not take the entries of this process"))
+        return False
 
     async def _open(self) -> None:
         machine = self._host.machine
@@ -222,15 +255,10 @@ class Writer:
         )
         applied = await self._send([commands.encode(command)], session=0, n=0, time_ms=0)
         match applied.verdicts:
-            case [Opened(session=session)] if session not in self._host.machine.sessions.live:
+            case [Opened(session=session)] if self._session is None or self._session.id != session:
                 # It ended before this task had its turn; whoever took the name over goes on, this process does not.
-                ended = self._host.machine.sessions.ended.get(session)
-                self._ended(EndReason.EXPIRED if ended is None else ended.reason)
                 raise NotServing("the session ended as soon as it was opened", session=session)
-            case [Opened(session=session, time_ms=time_ms)]:
-                self._kept = True
-                self._session = OwnSession(id=session, opened_ms=time_ms, opened_boot_ns=self._clock.boot_ns())
-                self._confirmed_ns = self._clock.boot_ns()
+            case [Opened(session=session)]:
                 logger().info(telemetry.OPENED, session=session, name=identity.name)
             case [RefusedCommand(why=Why.VERSION, reason=reason)]:
                 raise self._host.fail(TooNew("the cluster runs a version this build does not know", reason=reason))
@@ -239,6 +267,19 @@ class Writer:
                 raise NotServing("the session was refused for now", why=why.name, reason=reason)
             case _:
                 raise NotServing("the session was not opened", outcome=applied.outcome.name)
+
+    def _adopt(self, flight: _Flight, applied: Applied) -> None:
+        """The fold has opened a session for this process: from this very entry on it writes in no other.
+
+        If it had one, that ends in the same entry, so there is no moment without a session (RP10).
+        """
+        match applied.verdicts:
+            case [Opened(session=session, time_ms=time_ms)] if session in self._host.machine.sessions.live:
+                self._kept = True
+                self._session = OwnSession(
+                    id=session, opened_ms=time_ms, opened_boot_ns=self._clock.boot_ns(), counters=self._counters
+                )
+                self._confirmed_ns = flight.sent_ns
 
     def _ended(self, reason: EndReason) -> None:
         session, self._session = self._session, None
@@ -283,15 +324,16 @@ class Writer:
         if applied.verdicts is None:
             _answer_all(taken, NotServing("the entry was not executed", outcome=applied.outcome.name))
             return
-        self._confirmed_ns = self._clock.boot_ns()
-        telemetry.COMMIT_SECONDS.labels("commit").observe((self._confirmed_ns - started_ns) / 1e9)
-        self._host.own_entry_applied(self._confirmed_ns)
+        self._confirmed_ns = started_ns  # RP5
+        now_ns = self._clock.boot_ns()
+        telemetry.COMMIT_SECONDS.labels("commit").observe((now_ns - started_ns) / 1e9)
+        self._host.own_entry_applied(now_ns)
         _distribute(taken, applied.verdicts)
 
     def _retry_once(self, taken: list[Proposal]) -> None:
-        """Dead is surely not applied: the same commands may go again under a new session, once."""
+        """Dead is surely not applied: the same commands may go again under a new session, once; a commit not (RP8)."""
         self._session = None
-        again = [proposal for proposal in taken if proposal.tries == 0]
+        again = [proposal for proposal in taken if proposal.tries == 0 and not proposal.once]
         for proposal in taken:
             proposal.tries += 1
         _answer_all([proposal for proposal in taken if proposal not in again], NotServing("the session ended"))
@@ -308,7 +350,12 @@ class Writer:
             seen_position=machine.position,
             seen_digest=machine.digest,
         )
-        flight = _Flight(entry=entry, landed=asyncio.get_running_loop().create_future())
+        flight = _Flight(
+            entry=entry,
+            landed=asyncio.get_running_loop().create_future(),
+            sent_ns=self._clock.boot_ns(),
+            opens=session == 0,
+        )
         self._flight = flight
         try:
             return await self._settle(flight)
@@ -316,7 +363,7 @@ class Writer:
             self._flight = None
 
     async def _settle(self, flight: _Flight) -> Applied:
-        deadline_ns = self._clock.boot_ns() + self._timing.settle_ms * 1_000_000
+        deadline_ns = flight.sent_ns + self._timing.settle_ms * 1_000_000
         attempt = 0
         while not flight.landed.done():
             left_s = (deadline_ns - self._clock.boot_ns()) / 1e9
@@ -325,13 +372,18 @@ class Writer:
             try:
                 async with asyncio.timeout(left_s):
                     flight.position = await self._log.append(flight.entry)
-                self._check_shown(flight)
-                break  # it is in the log: the fold will show it, however late (RP1)
+                    self._check_shown(flight)
+                    self._host.expect(flight.position)
+                    return await flight.landed  # it is in the log: the fold will show it, unless it is cut off (RP1)
             except Refused:
                 if not flight.uncertain:
                     raise
-            except (LostReply, TimeoutError):
+            except LostReply:
                 flight.uncertain = True
+            except TimeoutError:
+                flight.uncertain = True
+                if flight.position is not None and flight.landed.cancelled():
+                    return await self._abandon(flight)
             telemetry.RETRIES.labels("lost_reply").inc()
             await self._clock.sleep(RETRY_S[min(attempt, len(RETRY_S) - 1)])
             attempt += 1
@@ -350,8 +402,14 @@ class Writer:
         session, self._session = self._session, None
         logger().warning(telemetry.ABANDONED, session=None if session is None else session.id)
         if flight.uncertain:
-            raise CommitUnknown("the log did not tell whether it has the entry", waited_ms=self._timing.settle_ms)
+            raise CommitUnknown("the log did not tell what became of the entry", waited_ms=self._timing.settle_ms)
         raise Refused("the log did not take the entry in time")
+
+
+def _heed_not(answer: "asyncio.Future[list[Verdict]]") -> None:
+    """Whatever became of it shows in the session."""
+    if not answer.cancelled():
+        answer.exception()
 
 
 def _answer_all(proposals: Sequence[Proposal], error: Exception) -> None:

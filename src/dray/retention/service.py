@@ -10,13 +10,14 @@ that fails is cut short and the next one goes on, since every step can be
 repeated by anybody.
 
 Invariants
-    RT10  A step that fails in one domain hinders no other step and no other
-          domain.
+    RT10  A step that fails in one domain, by a bug too, hinders no other step
+          and no other domain.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 
 from dray.clock import Clock
 from dray.errors import DrayError
@@ -31,6 +32,7 @@ from dray.retention.orphans import Orphans
 from dray.retention.present import DAY_MS, HOUR_MS, Present, is_ahead, read_present
 from dray.retention.settings import RetentionSettings
 from dray.retention.turns import Turns
+from dray.tasks.watch import Watch
 from dray.telemetry import logger
 
 
@@ -38,8 +40,15 @@ class RetentionService:
     """What keeps the disk from growing for ever."""
 
     def __init__(
-        self, *, domains: Domains, store: Objects, clock: Clock, settings: RetentionSettings | None = None
+        self,
+        *,
+        domains: Domains,
+        store: Objects,
+        clock: Clock,
+        settings: RetentionSettings | None = None,
+        watch: Watch | None = None,
     ) -> None:
+        self._watch = watch or Watch(clock)
         self._settings = settings or RetentionSettings()
         self._clock = clock
         self._turns = Turns(domains)
@@ -53,9 +62,13 @@ class RetentionService:
         """Look and propose, for ever."""
         settings = self._settings
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._every(settings.interval, self.retain))
-            tasks.create_task(self._every(settings.expiry_interval, self.expire))
-            tasks.create_task(self._every(settings.sweep_interval, self.sweep))
+            for interval, look in (
+                (settings.interval, self.retain),
+                (settings.expiry_interval, self.expire),
+                (settings.sweep_interval, self.sweep),
+            ):
+                name = f"retention-{look.__name__}"
+                tasks.create_task(self._watch.keep(name, partial(self._every, interval, look)))
 
     async def retain(self) -> None:
         """One look at log starts, closed streams and dead objects."""
@@ -65,8 +78,11 @@ class RetentionService:
             await self._attempt("floors", domain, self._floors.run(replica))
             await self._attempt("garbage", domain, self._garbage.run(replica))
         for domain, replica in self._turns.others(mine):
-            undone = self._garbage.undone(replica) or bool(await self._floors.find(replica))
-            self._turns.watch(domain, undone=undone)
+            await self._attempt("stand-by", domain, self._stand_by(domain, replica))
+
+    async def _stand_by(self, domain: int, replica: Replica) -> None:
+        undone = self._garbage.undone(replica) or bool(await self._floors.find(replica))
+        self._turns.watch(domain, undone=undone)
 
     async def expire(self) -> None:
         """One look at producers and committed offsets."""
@@ -97,10 +113,15 @@ class RetentionService:
             logger().info(telemetry.LOG_IS_BEHIND, domain=domain, hours=hours)
 
     async def _attempt(self, step: str, domain: int | None, work: Awaitable[object]) -> None:
+        name = f"retention-{step}" if domain is None else f"retention-{step}-{domain}"
         try:
             await work
         except DrayError as error:
             logger().warning(telemetry.FAILED, step=step, domain=domain, error=str(error))  # RT10
+        except Exception as error:  # a bug in one step is no reason to leave out the others (RT10)
+            self._watch.failed(name, error)
+        else:
+            self._watch.went_well(name)
 
     async def _every(self, interval: timedelta, look: Callable[[], Awaitable[None]]) -> None:
         # A process that starts again and again must get to every look: the first comes soon.

@@ -39,7 +39,7 @@ from dray.machine.verdicts import Appended, BatchVerdict, OffsetsCommitted, Refu
 from dray.objects.port import Objects, PutUnknown
 from dray.replica.checkpoints import CheckpointStore, newest_machine
 from dray.replica.replica import Replica
-from dray.replica.session import Identity
+from dray.replica.session import COUNTERS, Identity
 from dray.replica.writer import Timing
 from dray.sim.log import LogEntry
 from dray.sim.process import EPOCH_MS, Process
@@ -151,7 +151,8 @@ class Broker:
         return row.start, bytes(content)
 
     async def commit(self, group: str, offset: int) -> None:
-        """Remember how far a group has come."""
+        """Remember how far a group has come, unless this process may not serve: its clients may be elsewhere."""
+        self.replica.check_serving()
         row = OffsetRow(topic_id=TOPIC, partition=0, offset=offset)
         (verdict,) = await self.replica.propose(CommitOffsets(group=group, rows=(row,)))
         assert isinstance(verdict, OffsetsCommitted), verdict
@@ -200,8 +201,10 @@ class Cluster:
         min_grace_ms: int = 60_000,
         checkpoints: CheckpointStore | None = None,
         machine: Callable[[], Machine] = Machine,
+        counters: int = COUNTERS,
     ) -> None:
         self.world = world
+        self.counters = counters
         self.timing = timing or Timing()
         self.checkpoints = checkpoints
         self.brokers: dict[str, Broker] = {}
@@ -252,6 +255,7 @@ class Cluster:
             entropy=process.entropy,
             timing=self.timing,
             checkpoints=self.checkpoints,
+            counters=self.counters,
         )
 
     async def serve(self, process: Process, replica: Replica) -> None:

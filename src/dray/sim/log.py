@@ -147,9 +147,12 @@ class FaultyLog:
 
     async def follow(self, after: Position) -> AsyncIterator[tuple[Position, bytes]]:
         at = after
+        begun = self._link.broken_streams
         while not self._closed:
             await self._link.until_up()
             await self._link.travel()
+            if self._link.broken_streams != begun:
+                await self._link.never()
             if not self._link.is_up():
                 continue
             behind = self._truth.after(at)

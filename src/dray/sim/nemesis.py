@@ -17,6 +17,7 @@ from itertools import pairwise
 from random import Random
 from typing import Final
 
+from dray.sim.log import SERVICE as LOG
 from dray.sim.log import SharedLog
 from dray.sim.network import FAIR, Weather
 from dray.sim.process import YEAR_MS
@@ -151,6 +152,19 @@ def partition(*, longest: float = 30.0) -> Fault:
         return _on_links(world, process, service, cut=True)
 
     return Fault(name="partition", strike=strike, longest=longest)
+
+
+def half_open() -> Fault:
+    """A follower's connection stays open and shows nothing more, while calls are answered: nobody is told."""
+
+    def strike(world: World, dice: Random) -> Undo | None:
+        links = [link for link in world.network.links(service=LOG) if link.is_up()]
+        if not links:
+            return None
+        dice.choice(links).half_open()
+        return _nothing
+
+    return Fault(name="half open", strike=strike)
 
 
 def rough_weather(weather: Weather, *, name: str = "weather", longest: float = 30.0) -> Fault:

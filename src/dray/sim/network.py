@@ -97,7 +97,18 @@ class Link:
         self.weather = FAIR
         self._network = network
         self._up = True
+        self.broken_streams = 0
+        """How often the streams of this link went silent: one that began before the last time shows nothing more."""
         self._joined: list[asyncio.Future[None]] = []
+
+    def half_open(self) -> None:
+        """Whatever flows now flows no more, and nobody is told; calls and new streams pass."""
+        self.note("half open")
+        self.broken_streams += 1
+
+    async def never(self) -> None:
+        """Wait for what does not come."""
+        await self._network.loop.create_future()
 
     def is_up(self) -> bool:
         """Whether anything passes now."""

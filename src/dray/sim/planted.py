@@ -22,7 +22,10 @@ from dray.machine.streams import Streams
 from dray.machine.timeline import Timeline
 from dray.replica.checkpointer import Checkpointer
 from dray.replica.expiry import Observer
+from dray.replica.proposals import Proposal, _Queue
 from dray.replica.replica import Replica
+from dray.replica.session import OwnSession
+from dray.replica.stall import StallWatch
 from dray.replica.writer import Writer
 from dray.sim.disk import FakeDisk, FakeFile
 from dray.sim.log import FaultyLog
@@ -216,3 +219,40 @@ def open_without_sync(self: FakeDisk, path: object) -> FakeFile:
 
 
 EXPIRED_MAY_WRITE: Final = ((Sessions, "end", end_softly), (Sessions, "judge", revive))
+
+
+def of_any_age(self: Proposal) -> bool:
+    """Whatever waited is sent, and sent again."""
+    self.deadline_ns = 1 << 62
+    return False
+
+
+async def never_away(self: Writer) -> bool:
+    """A process that slept goes on as if it had not."""
+    return True
+
+
+OLD_COMMITS_ARE_SENT: Final = (
+    (Replica, "check_serving", lambda self: None),
+    (Proposal, "once", property(of_any_age)),
+    (_Queue, "head", lambda self, now_ns: self.waiting[0] if self.waiting else None),
+    (Writer, "_try_refresh", never_away),
+)
+
+
+def never_stalled(self: StallWatch, position: int, now_ns: int) -> bool:
+    """A follower that shows nothing is waited for."""
+    return False
+
+
+def counter_again(self: OwnSession) -> int:
+    """The counter begins anew in the same session."""
+    self.next_counter = self.next_counter % self.counters + 1
+    return self.next_counter
+
+
+COUNTERS_AGAIN: Final = (
+    (OwnSession, "take_counter", counter_again),
+    (OwnSession, "spent", property(lambda self: False)),
+    (OwnSession, "exhausted", property(lambda self: False)),
+)

@@ -154,7 +154,7 @@ class Connection(asyncio.BufferedProtocol):
         self._ending = self._ending or "lost"
         self._reading = False
         self._forget_queue()
-        self._cancel([exchange for exchange in self._answers if exchange.route.api.abandoned])
+        self._cancel([exchange for exchange in self._answers if exchange.route.api.cancellable])
         self.forget_unsent()
         self._buffer.close()
         self._budget.leave(self)
@@ -292,7 +292,15 @@ class Connection(asyncio.BufferedProtocol):
         try:
             await self._handle(exchange)
         finally:
+            self._finish_or_abort(exchange)
+
+    def _finish_or_abort(self, exchange: Exchange) -> None:
+        try:
             self._finish(exchange)
+        except Exception as error:  # a mistake of ours; the task group of all connections must not hear of it
+            self._failed(exchange, error)
+            if self._transport is not None:
+                self._transport.abort()
 
     async def _handle(self, exchange: Exchange) -> None:
         """Call the handler and make the answer. Raises nothing but a cancellation (KP15)."""

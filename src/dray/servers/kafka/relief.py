@@ -20,7 +20,9 @@ Invariants
 import asyncio
 from typing import Protocol
 
+from dray.servers.kafka import telemetry
 from dray.servers.kafka.budget import Waiter
+from dray.telemetry import logger
 
 
 class Pressure(Protocol):
@@ -94,7 +96,10 @@ class Relief:
                 while self._line and not self._over(pressure):
                     self._called = next(iter(self._line))
                     del self._line[self._called]
-                    self._called.go_on()
+                    try:
+                        self._called.go_on()
+                    except Exception as error:  # a mistake of ours; the others in the line go on
+                        logger().error(telemetry.HANDLER_FAILED, api=None, version=None, exc_info=error)
                 self._called = None
         finally:
             self._watch = None

@@ -27,6 +27,7 @@ from dray.servers.kafka.handler import Services
 from dray.servers.kafka.relief import Pressure, Relief
 from dray.servers.kafka.settings import Limits
 from dray.servers.kafka.support import Matrix
+from dray.tasks.watch import Watch
 from dray.telemetry import logger
 
 SWEEP_S: Final = 1.0
@@ -146,8 +147,10 @@ class KafkaServer:
         limits: Limits | None = None,
         matrix: Matrix | None = None,
         pressure: Pressure | None = None,
+        watch: Watch | None = None,
     ) -> None:
         """`pressure` tells when producers must wait; None: never."""
+        self._watch = watch or Watch(clock)
         self._services = services
         self._clock = clock
         self._pressure = pressure
@@ -168,7 +171,8 @@ class KafkaServer:
             tasks=self._tasks,
             pressure=self._pressure,
         )
-        self._sweeper = self._tasks.create_task(self._sweep(self._core))
+        core = self._core
+        self._sweeper = self._tasks.create_task(self._watch.keep("kafka-sweep", lambda: self._sweep(core)))
         return self
 
     async def __aexit__(

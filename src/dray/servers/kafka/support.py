@@ -74,7 +74,15 @@ class Api:
     overlaps: bool = False
     """Requests of this API on one connection may run at the same time, in the order of their turns."""
     abandoned: bool = False
-    """Its work is for the answer only: it is cancelled when the client has gone."""
+    """Its work is for the answer only, and may wait for long: it is cancelled as soon as the client sends no more."""
+    breakable: bool = False
+    """It may be left in the middle: it is cancelled when the connection is lost. Not what goes in several steps, and
+    not what counts without an answer."""
+
+    @property
+    def cancellable(self) -> bool:
+        """Whether nobody misses the rest of it when its connection is lost."""
+        return self.abandoned or self.breakable
 
 
 APIS: Final[tuple[Api, ...]] = (
@@ -113,6 +121,7 @@ APIS: Final[tuple[Api, ...]] = (
         family=Family.DATA,
         module=_APIS + "list_offsets",
         note="No tiered storage: its timestamps are answered as a log without tiers does.",
+        breakable=True,
     ),
     Api(
         key=3,
@@ -135,6 +144,7 @@ APIS: Final[tuple[Api, ...]] = (
         family=Family.GROUP,
         module=_APIS + "offset_commit",
         note="Without membership: a generation or a member is refused.",
+        breakable=True,
     ),
     Api(
         key=9,
@@ -146,6 +156,7 @@ APIS: Final[tuple[Api, ...]] = (
         family=Family.GROUP,
         module=_APIS + "offset_fetch",
         note="Without membership.",
+        breakable=True,
     ),
     Api(
         key=10,
@@ -157,6 +168,7 @@ APIS: Final[tuple[Api, ...]] = (
         family=Family.GROUP,
         module=_APIS + "find_coordinator",
         note="Groups only: transactions and share groups are refused with 42.",
+        breakable=True,
     ),
     Api(
         key=18,
@@ -202,6 +214,7 @@ APIS: Final[tuple[Api, ...]] = (
         family=Family.DATA,
         module=_APIS + "init_producer_id",
         note="Idempotent producers only: a transactional id is refused with 42.",
+        breakable=True,
     ),
 )
 

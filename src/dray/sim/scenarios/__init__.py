@@ -10,12 +10,13 @@ from dray.machine.streams import Streams
 from dray.machine.timeline import Timeline
 from dray.replica.checkpointer import Checkpointer
 from dray.replica.replica import Replica
+from dray.replica.stall import StallWatch
 from dray.replica.writer import Writer
 from dray.sim import planted as bugs
 from dray.sim.disk import FakeDisk, FakeFile
 from dray.sim.log import FaultyLog
 from dray.sim.planted import planted
-from dray.sim.scenarios.appends import appends, latest
+from dray.sim.scenarios.appends import appends, commits, latest, renewals
 from dray.sim.scenarios.checkpoints import checkpoints
 from dray.sim.scenarios.garbage import Collector, garbage
 from dray.sim.scenarios.local import local
@@ -29,10 +30,12 @@ Scenario = Callable[[World], Coroutine[object, object, None]]
 SCENARIOS: Final[dict[str, Scenario]] = {
     "appends": appends,
     "checkpoints": checkpoints,
+    "commits": commits,
     "garbage": garbage,
     "latest": latest,
     "local": local,
     "ordering": ordering,
+    "renewals": renewals,
     "rollback": rollback,
     "sessions": sessions,
 }
@@ -41,11 +44,14 @@ PLANTED: Final[dict[str, Scenario]] = {
     **{f"ordering/{bug.value}": partial(ordering, bug=bug) for bug in Bug},
     "appends/no-n-check": planted(appends, (Sessions, "judge", bugs.without_n_check)),
     "appends/missed-entry": planted(appends, (FaultyLog, "follow", bugs.missing_one)),
+    "appends/stalls-are-waited-for": planted(appends, (StallWatch, "stalled", bugs.never_stalled)),
+    "commits/no-age": planted(commits, *bugs.OLD_COMMITS_ARE_SENT),
     "latest/no-tail-wait": planted(latest, (Replica, "sync", bugs.without_tail_wait)),
     "sessions/expired-may-write": planted(sessions, *bugs.EXPIRED_MAY_WRITE),
     "sessions/verdict-by-number": planted(sessions, (Writer, "is_mine", bugs.mine_by_number)),
     "sessions/time-is-believed": planted(sessions, (Timeline, "open", bugs.time_is_believed)),
     "sessions/expire-in-an-outage": bugs.wall_time_observer(sessions),
+    "renewals/counters-again": planted(renewals, *bugs.COUNTERS_AGAIN),
     "garbage/session-from-nonce": planted(garbage, (Sessions, "new_id", bugs.id_from_nonce)),
     "garbage/expired-may-write": planted(garbage, *bugs.EXPIRED_MAY_WRITE),
     "garbage/object-of-an-older-session": planted(garbage, (Streams, "owns", bugs.owns_any_session)),

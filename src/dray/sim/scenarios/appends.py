@@ -13,7 +13,7 @@ from typing import Final
 
 from dray.errors import DrayError
 from dray.sim.brokers import Cluster
-from dray.sim.nemesis import Fault, Nemesis, clock_drift, clock_jump, crash, partition, pause, rough_weather
+from dray.sim.nemesis import Fault, Nemesis, clock_drift, clock_jump, crash, half_open, partition, pause, rough_weather
 from dray.sim.network import ROUGH
 from dray.sim.workload import Workload
 from dray.sim.world import World
@@ -24,7 +24,7 @@ PROGRESS_SECONDS: Final = 120.0
 
 
 def everything() -> list[Fault]:
-    return [crash(), pause(), partition(), rough_weather(ROUGH), clock_jump(), clock_drift()]
+    return [crash(), pause(), partition(), half_open(), rough_weather(ROUGH), clock_jump(), clock_drift()]
 
 
 async def appends(world: World) -> None:
@@ -35,7 +35,23 @@ async def appends(world: World) -> None:
 async def latest(world: World) -> None:
     """R-012: many readers, few writers, processes that lag."""
     cluster = Cluster(world)
-    await run(world, cluster, lambda: [pause(), partition(longest=10.0), rough_weather(ROUGH)], readers=6, plain=1)
+    faults = [pause(), partition(longest=10.0), half_open(), rough_weather(ROUGH)]
+    await run(world, cluster, lambda: faults, readers=6, plain=1)
+
+
+async def commits(world: World) -> None:
+    """R-043, R-190: many consumers commit through any broker, while brokers sleep for longer than a client waits."""
+    cluster = Cluster(world)
+    faults = [pause(longest=50.0), partition(longest=10.0), half_open(), rough_weather(ROUGH)]
+    await run(world, cluster, lambda: faults, readers=1, plain=1, committers=6)
+
+
+async def renewals(world: World) -> None:
+    """W1, RP10: sessions that can name a dozen objects each."""
+    cluster = Cluster(world, counters=12)
+    await run(world, cluster, everything, plain=4)
+    opened = cluster.truth.machine.sessions.newest
+    world.check(opened > len(world.nodes), "no session was spent: the run proves nothing", opened=opened)
 
 
 async def run(
@@ -45,6 +61,7 @@ async def run(
     *,
     readers: int = 2,
     plain: int = 2,
+    committers: int = 1,
     work_seconds: float = WORK_SECONDS,
 ) -> Workload:
     """Work under faults, heal, come to rest, compare."""
@@ -52,7 +69,7 @@ async def run(
     cluster.start()
     await world.within(PROGRESS_SECONDS, cluster.create_topic(3), "a topic is created in fair weather")
     await world.within(PROGRESS_SECONDS, _open_sessions(cluster), "every broker opens its session")
-    workload.start(readers=readers, plain=plain)
+    workload.start(readers=readers, plain=plain, committers=committers)
     nemesis = Nemesis(world, faults(), period=10.0)
     world.network.start(nemesis.run())
     await asyncio.sleep(work_seconds)

@@ -1,0 +1,1 @@
+"""Long-lived work that outlives its own bugs."""
