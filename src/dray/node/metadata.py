@@ -41,6 +41,9 @@ class Effects:
     entropy: Entropy
     disk: Disk
     offload: Offload
+    """For the log, whose appends everything waits for."""
+    upkeep: Offload | None = None
+    """For checkpoints and the log's history, apart from its appends. None: with the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +125,7 @@ async def _open_logs(
             clock=effects.clock,
             segment_bytes=options.segment_bytes,
             max_entry_bytes=options.max_entry_bytes,
+            reads=effects.upkeep,
         )
         stack.push_async_callback(log.close)
         home = directory.home(domain)
@@ -185,7 +189,7 @@ async def run_replica(
     options: MetadataOptions,
 ) -> Replica:
     """A replica that follows, writes and makes checkpoints for as long as the stack is open."""
-    store = FileCheckpoints(home.checkpoints, effects.disk, effects.offload)
+    store = FileCheckpoints(home.checkpoints, effects.disk, effects.upkeep or effects.offload)
     replica = _replica(log, await newest_machine(store), store, identity, effects, options)
     await stack.enter_async_context(replica.running())
     check_genesis(replica.machine, identity, home.domain)
