@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dray.buffers import Buffer
-from dray.errors import Conflict, Corrupt, DrayError, Kind, NotFound, Unavailable
+from dray.errors import Conflict, Corrupt, DrayError, Invalid, Kind, NotFound, Unavailable
 
 _IOV_MAX = 1024  # Linux; a longer list is written in several calls
 
@@ -33,9 +33,19 @@ _IOV_MAX = 1024  # Linux; a longer list is written in several calls
 class DiskFull(Unavailable):
     """No room, or no quota: free some and try again. Nothing was acknowledged."""
 
+    advice = "free some space or choose another directory with --data; what was acknowledged is safe"
+
 
 class ReadOnly(Unavailable):
     """The file system does not take writes: remount it, or choose another directory."""
+
+    advice = "remount it for writing, give it to the user who runs this, or choose another directory with --data"
+
+
+class NotADirectory(Invalid):
+    """A file has the name that a directory should have."""
+
+    advice = "choose another directory with --data, or move that file away"
 
 
 class SyncFailed(DrayError):
@@ -239,6 +249,8 @@ class LocalDisk:
         self.make_dir(path.parent)
         try:
             path.mkdir(mode=0o700, exist_ok=True)
+        except FileExistsError as error:
+            raise NotADirectory("there is a file where a directory is needed", path=path) from error
         except OSError as error:
             raise _translate(error, path) from error
         self.sync_dir(path.parent)  # D3
@@ -294,7 +306,9 @@ class DirectoryLock:
         except OSError as error:
             holder = os.pread(self._fd, 64, 0).decode("ascii", "replace").strip()
             os.close(self._fd)
-            raise DirectoryInUse("another process uses this directory", path=directory, pid=holder) from error
+            in_use = DirectoryInUse("another process uses this directory", path=directory, pid=holder)
+            in_use.advice = f"stop process {holder or 'that holds it'}, or choose another directory with --data"
+            raise in_use from error
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, str(os.getpid()).encode(), 0)
 

@@ -31,6 +31,8 @@ class DrayError(Exception):
     """Base of all Dray errors. The message is lowercase; facts follow as key=value."""
 
     kind: ClassVar[Kind] = Kind.INTERNAL
+    advice: str = ""
+    """What a person does next, where a class or whoever raises knows it better than the kind tells."""
 
     def __init__(self, message: str, /, **facts: object) -> None:
         super().__init__(message)

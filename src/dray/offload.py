@@ -2,15 +2,30 @@
 
 Disk calls, decompression and hashing go through `Offload`: threads in a live
 process, inline in the simulator, where threads would not be deterministic.
+
+A call that hangs in the kernel holds its thread for as long as it likes, so
+kinds of work that must not wait for each other have offloads of their own,
+and nobody waits for a thread without a deadline.
+
+Invariants
+    OF1  A call that hangs keeps neither `close` nor the end of the process
+         waiting for longer than `close` was given.
 """
 
 import asyncio
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, Protocol, TypeVar
+from queue import Empty, SimpleQueue
+from typing import Final, Generic, ParamSpec, Protocol, TypeVar
+
+from dray.errors import Unavailable
 
 P = ParamSpec("P")
 T = TypeVar("T")
+V = TypeVar("V")
+
+CLOSE_S: Final = 5.0
+"""What `close` gives to calls that run; what hangs longer than that is left to the end of the process."""
 
 
 class Offload(Protocol):
@@ -19,18 +34,102 @@ class Offload(Protocol):
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
 
 
+class OffloadClosed(Unavailable):
+    """The process is stopping: nothing new is taken."""
+
+
 class ThreadOffload:
-    """A bounded pool of threads."""
+    """A bounded pool of threads, made when they are needed.
+
+    They are daemons, unlike those of `concurrent.futures`, which the interpreter joins at its end (OF1).
+    """
 
     def __init__(self, threads: int, name: str = "dray") -> None:
-        self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix=name)
+        self._limit = threads
+        self._name = name
+        self._calls: SimpleQueue[_Work | None] = SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._threads: list[threading.Thread] = []
+        self._closed = False
 
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: function(*args, **kwargs))
+        """The result of the call. A caller that is cancelled leaves a call that has begun to itself."""
+        if self._closed:
+            raise OffloadClosed("the process is stopping")
+        call = _Call(lambda: function(*args, **kwargs), asyncio.get_running_loop())
+        self._calls.put(call)
+        if len(self._threads) < self._limit and not self._idle.acquire(blocking=False):
+            thread = threading.Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        return await call.answer
 
-    def close(self) -> None:
-        """Wait for what runs; nothing new is taken."""
-        self._pool.shutdown(wait=True)
+    def close(self, seconds: float = CLOSE_S) -> bool:
+        """Take nothing new and wait for what runs, but not for longer than this; whether all of it has ended."""
+        self._closed = True
+        for _ in self._threads:
+            self._calls.put(None)
+        waited = threading.Thread(target=self._join, daemon=True)
+        waited.start()
+        waited.join(seconds)  # OF1
+        return not waited.is_alive()
+
+    def _join(self) -> None:
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while (call := self._next()) is not None:
+            call.perform()
+            del call  # a result may be large, and the next call may be long in coming
+
+    def _next(self) -> "_Work | None":
+        try:
+            return self._calls.get_nowait()
+        except Empty:
+            self._idle.release()  # whoever comes next need not make a thread
+            return self._calls.get()
+
+
+class _Work(Protocol):
+    def perform(self) -> None: ...
+
+
+class _Call(Generic[T]):
+    """One call, and the loop that waits for its answer."""
+
+    __slots__ = ("_function", "_loop", "answer")
+
+    def __init__(self, function: Callable[[], T], loop: asyncio.AbstractEventLoop) -> None:
+        self._function = function
+        self._loop = loop
+        self.answer: asyncio.Future[T] = loop.create_future()
+
+    def perform(self) -> None:
+        """In the thread: nothing is done for a caller that has gone."""
+        if self.answer.cancelled():
+            return
+        try:
+            result = self._function()
+        except BaseException as error:
+            self._tell(self._raise, error)
+        else:
+            self._tell(self._return, result)
+
+    def _tell(self, how: Callable[[V], None], what: V) -> None:
+        try:
+            self._loop.call_soon_threadsafe(how, what)
+        except RuntimeError:
+            if not self._loop.is_closed():  # a call that outlived its loop has nobody to tell
+                raise
+
+    def _return(self, result: T) -> None:
+        if not self.answer.done():
+            self.answer.set_result(result)
+
+    def _raise(self, error: BaseException) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
 
 
 class InlineOffload:

@@ -1,27 +1,57 @@
 """Metrics and log events: the mechanism. Names live in the `telemetry.py` of their package.
 
 A package declares each name once, at import, with `counter`, `gauge`,
-`histogram` or `event`; a name declared twice is an error. Logs go to stderr,
-one JSON object a line: an event name and fields, never payloads.
+`histogram` or `event`; a name declared twice is an error. Logs go to stderr:
+an event name and fields, never payloads. A program gets one JSON object a
+line, a person at a terminal the sentence that the event was declared with.
+The last warnings are kept for whoever asks how things are.
 """
 
+import json
 import logging
 import sys
+from collections import deque
 from collections.abc import Sequence
-from typing import Final, NewType, TextIO
+from dataclasses import dataclass
+from typing import Final, Literal, NewType, TextIO, TypeAlias
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from structlog.typing import EventDict, Processor, WrappedLogger
 
 Event = NewType("Event", str)
 """The name of something worth a log line."""
 
+Form: TypeAlias = Literal["auto", "text", "json"]
+"""How log lines look; `auto` is text on a terminal and JSON elsewhere."""
+
 REGISTRY: Final = CollectorRegistry()
+ProcessCollector(registry=REGISTRY)  # CPU, memory, open files and start of this process, under their usual names
 _EVENTS: Final[dict[str, str]] = {}
 _METRICS: Final[dict[str, str]] = {}
 
 SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 BYTES: Final = tuple(float(1 << shift) for shift in range(10, 28, 2))
+
+KEPT_WARNINGS: Final = 50
+_WARNINGS: "Final[deque[Warned]]" = deque(maxlen=KEPT_WARNINGS)
+_GRAVE: Final = frozenset({"warning", "error", "critical"})
+_APART: Final = frozenset({"timestamp", "level", "event", "local", "exception"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warned:
+    """A log line of weight, as it is kept for a look."""
+
+    at: str
+    level: str
+    sentence: str
+    facts: str
+
+
+def last_warnings() -> list[Warned]:
+    """The newest warnings and errors of this process, oldest first."""
+    return list(_WARNINGS)
 
 
 def event(name: str, description: str) -> Event:
@@ -63,25 +93,62 @@ def declared() -> tuple[dict[str, str], dict[str, str]]:
     return dict(_EVENTS), dict(_METRICS)
 
 
-def configure_logging(level: str = "info", stream: TextIO | None = None) -> None:
-    """Send structured logs to stderr (or `stream`), JSON objects, one a line."""
+def configure_logging(level: str = "info", stream: TextIO | None = None, form: Form = "auto") -> None:
+    """Send structured logs to stderr (or `stream`), one event a line."""
     threshold = logging.getLevelNamesMapping()[level.upper()]
+    out = stream or sys.stderr
+    readable = form == "text" or (form == "auto" and out.isatty())
+    rendered: list[Processor] = [structlog.processors.JSONRenderer()]
+    if readable:
+        rendered = [structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False, key="local"), _as_text]
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
+            _keep_warning,
+            *rendered,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=structlog.PrintLoggerFactory(stream or sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(out),
         cache_logger_on_first_use=False,
     )
 
 
+def _keep_warning(logger: WrappedLogger, method: str, line: EventDict) -> EventDict:
+    if line["level"] in _GRAVE:
+        facts = f"{line['event']} {_facts(line)}".rstrip()
+        _WARNINGS.append(
+            Warned(at=str(line["timestamp"]), level=str(line["level"]), sentence=_sentence(line), facts=facts)
+        )
+    return line
+
+
+def _as_text(logger: WrappedLogger, method: str, line: EventDict) -> str:
+    """`12:00:31 warning  what happened  (package.event key=value)`."""
+    facts = f"{line['event']} {_facts(line)}".rstrip()
+    text = f"{line['local']} {line['level']:<8} {_sentence(line)}  ({facts})"
+    trace = line.get("exception")
+    return text if trace is None else f"{text}\n{trace}"
+
+
+def _sentence(line: EventDict) -> str:
+    return _EVENTS.get(str(line["event"]), str(line["event"]))
+
+
+def _facts(line: EventDict) -> str:
+    return " ".join(f"{name}={_shown(value)}" for name, value in line.items() if name not in _APART)
+
+
+def _shown(value: object) -> str:
+    """A value on one line; what a client sent must not move the cursor of a terminal."""
+    text = str(value)
+    return text if text.isprintable() and " " not in text else json.dumps(text)
+
+
 def logger(**fields: object) -> structlog.typing.FilteringBoundLogger:
-    """A logger whose lines carry these fields; JSON on stderr unless configured otherwise."""
+    """A logger whose lines carry these fields; on stderr unless configured otherwise."""
     if not structlog.is_configured():
         configure_logging()
     bound: structlog.typing.FilteringBoundLogger = structlog.get_logger(**fields)

@@ -75,7 +75,10 @@ def test_an_expected_error_ends_with_one_and_says_what_to_do_next(add_command, c
     add_command("try", PLAIN + "raise Unavailable('the store does not answer', url='s3://x')")
     assert run(["try"]) == 1
     told = capsys.readouterr()
-    assert told.err == "drayd: the store does not answer url=s3://x\n  next: retry later; nothing happened\n"
+    assert told.err.splitlines() == [
+        "drayd: the store does not answer url=s3://x",
+        "  next: nothing was changed: mend what the line above names, then run it again",
+    ]
     assert told.out == ""
 
 
@@ -102,7 +105,11 @@ def test_a_json_error_of_a_command_is_one_object(add_command, capsys):
     assert run(["later", "--format", "json"]) == 1
     told = capsys.readouterr()
     assert json.loads(told.out) == {
-        "error": {"kind": "unavailable", "message": "not now", "next": "retry later; nothing happened"}
+        "error": {
+            "kind": "unavailable",
+            "message": "not now",
+            "next": "nothing was changed: mend what the line above names, then run it again",
+        }
     }
     assert told.err == ""
 

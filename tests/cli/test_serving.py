@@ -47,7 +47,7 @@ def serving(*arguments: object, directory: Path, environment: dict[str, str] | N
         assert process.stdout is not None
         word, kafka, http = process.stdout.readline().split()
         assert word == "ready"
-        yield Serving(process, kafka.removeprefix("kafka="), http.removeprefix("http="))
+        yield Serving(process, kafka.removeprefix("kafka="), http.removeprefix("http=http://").removesuffix("/"))
     finally:
         process.kill()
         process.wait(STOP_S)
@@ -86,7 +86,7 @@ def test_the_defaults_are_one_directory_and_this_machine(capsys: pytest.CaptureF
     assert values == {
         "broker.data": "dray-data",
         "kafka.listen": "127.0.0.1:9092",
-        "http.listen": "127.0.0.1:8080",
+        "http.listen": "127.0.0.1:7433",
         "topics.auto_create": False,
     }
 

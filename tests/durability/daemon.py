@@ -68,8 +68,8 @@ class Drayd:
         assert process.stdout is not None
         ready = process.stdout.readline()
         watchdog.cancel()
-        assert ready.startswith(f"ready kafka={self.listen} http="), (ready, "".join(self.log)[-3000:])
-        self.http = ready.rpartition("http=")[2].strip()
+        assert ready.startswith("ready kafka="), (ready, "".join(self.log)[-3000:])
+        self.http = ready.rpartition("http=http://")[2].strip().removesuffix("/")
 
     def kill(self) -> None:
         """kill -9: nothing is finished, nothing is flushed."""

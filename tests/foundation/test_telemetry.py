@@ -92,3 +92,31 @@ def test_logs_go_to_stderr_and_leave_stdout_alone():
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert ended.stdout == ""
     assert json.loads(ended.stderr)["event"] == "test.where"
+
+
+def test_a_line_for_people_has_the_sentence_the_facts_and_no_control_characters():
+    stream = io.StringIO()
+    telemetry.configure_logging("info", stream, "text")
+    try:
+        telemetry.event("test.people", "something happened to a client")
+        telemetry.logger().warning("test.people", client="\x1b[2Jevil\n", size=7, why="two words")
+    finally:
+        telemetry.configure_logging()
+    [line] = stream.getvalue().splitlines()
+    assert line[9:] == (
+        'warning  something happened to a client  (test.people client="\\u001b[2Jevil\\n" size=7 why="two words")'
+    )
+
+
+def test_the_last_warnings_are_kept_and_only_so_many():
+    stream = io.StringIO()
+    telemetry.configure_logging("info", stream)
+    try:
+        for number in range(telemetry.KEPT_WARNINGS + 5):
+            telemetry.logger().warning("test.kept", number=number)
+            telemetry.logger().info("test.not_kept")
+    finally:
+        telemetry.configure_logging()
+    kept = telemetry.last_warnings()
+    assert len(kept) == telemetry.KEPT_WARNINGS
+    assert kept[-1].facts == f"test.kept number={telemetry.KEPT_WARNINGS + 4}"

@@ -70,7 +70,10 @@ def build(argv: Sequence[str]) -> typer.Typer:
     """
     called = next((argument for argument in argv if not argument.startswith("-")), None)
     app = typer.Typer(
-        name="drayd", help=_SUMMARY, pretty_exceptions_enable=False, context_settings={"help_option_names": ["--help"]}
+        name="drayd",
+        help=_SUMMARY,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
     for name in command_names():

@@ -10,12 +10,23 @@ from dray.cli.output import Format
 from dray.cli.settings import SECTIONS
 from dray.config import Config, Override, load, parse_set
 
+
+def default_of(key: str) -> str:
+    """What a setting is when nobody says otherwise, for the help of the option that stands for it."""
+    section, _, name = key.partition(".")
+    return str(SECTIONS[section].model_fields[name].default)
+
+
 ConfigFile: TypeAlias = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="The YAML file with the settings.")
 ]
 Sets: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting; may be given several times."),
+]
+DataOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="DIR", help="The data directory.", show_default=default_of("broker.data")),
 ]
 FormatOption: TypeAlias = Annotated[
     Format, typer.Option("--format", help="Text for people, or one JSON object for programs.")

@@ -11,11 +11,22 @@ from typing import Final
 
 import typer
 
-from dray.errors import DrayError
+from dray.errors import DrayError, Kind
 
 OK: Final = 0
 FAILURE: Final = 1
 USAGE: Final = 2
+ADVICE: Final = {
+    Kind.INVALID: "correct what the line above names, then run it again",
+    Kind.NOT_FOUND: "check the name and the path, then run it again",
+    Kind.CONFLICT: "something else has it: stop that, or choose another",
+    Kind.LOST: "another process has taken over; start this one again if it should serve",
+    Kind.UNAVAILABLE: "nothing was changed: mend what the line above names, then run it again",
+    Kind.UNKNOWN: "it may have happened: look before you repeat it",
+    Kind.CORRUPT: "do not write there: restore a backup, or see `drayd doctor` and `drayd admin meta --help`",
+    Kind.INTERNAL: "run `drayd --debug ...` for the traceback, and report a bug",
+}
+"""What a person does next, where the error does not say it better. The values of `Kind` speak to code."""
 
 
 class Format(Enum):
@@ -51,8 +62,13 @@ def report(form: Format, error: DrayError) -> int:
             form, told, kind="invalid", then="mend this, then run `drayd config check`", details={"problems": problems}
         )
         return USAGE
-    refuse(form, [str(error)], kind=error.kind.name.lower(), then=error.kind.value)
+    refuse(form, [str(error)], kind=error.kind.name.lower(), then=next_step(error))
     return FAILURE
+
+
+def next_step(error: DrayError) -> str:
+    """Advice for the person who reads the error."""
+    return error.advice or ADVICE[error.kind]
 
 
 def refuse(

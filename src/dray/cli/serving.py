@@ -1,12 +1,20 @@
-"""Running a broker until it is told to stop: signals, the ready line, exit codes."""
+"""Running a broker until it is told to stop: signals, the ready line, exit codes.
+
+Invariants
+    OF3  A process that is told to stop is gone within 30 seconds, whatever
+         its disk, its store or its clients do.
+"""
 
 import asyncio
+import os
 import signal
 import sys
+import threading
 from typing import Final
 
 import typer
 
+from dray.cli.output import FAILURE, Format, next_step, refuse
 from dray.cli.settings import LoggingSettings
 from dray.config import Config
 from dray.disk import DirectoryInUse
@@ -18,20 +26,21 @@ from dray.telemetry import configure_logging
 IN_USE: Final = 3
 CORRUPT: Final = 4
 KEPT_BYTES: Final = 256 * MIB
+STOP_S: Final = 27.0
+"""From the signal to the end without those who do not answer; a few seconds are left for slow machines."""
 
 
 def serve(config: Config) -> None:
     """Serve until SIGTERM or SIGINT; ends the process with the exit code that the outcome has."""
-    configure_logging(config.get(LoggingSettings).level)
+    logging = config.get(LoggingSettings)
+    configure_logging(logging.level, form=logging.format)
     keep_freed_buffers(KEPT_BYTES, heaps=1)
     try:
         failure = _run(config)
-    except DirectoryInUse as error:
-        raise _exit(error, IN_USE) from error
     except DrayError as error:
-        raise _exit(error, exit_code(error)) from error
+        raise _exit(error) from error
     if failure is not None:
-        raise _exit(failure, exit_code(failure)) from failure
+        raise _exit(failure) from failure
 
 
 def exit_code(error: DrayError) -> int:
@@ -41,9 +50,9 @@ def exit_code(error: DrayError) -> int:
     return {Kind.CORRUPT: CORRUPT, Kind.INVALID: 2}.get(error.kind, 1)
 
 
-def _exit(error: DrayError, code: int) -> typer.Exit:
-    typer.echo(f"drayd: {error}\n  next: {error.kind.value}", err=True)
-    return typer.Exit(code)
+def _exit(error: DrayError) -> typer.Exit:
+    refuse(Format.TEXT, [str(error)], kind=error.kind.name.lower(), then=next_step(error))
+    return typer.Exit(exit_code(error))
 
 
 def _run(config: Config) -> DrayError | None:
@@ -59,12 +68,50 @@ async def _serve(config: Config) -> DrayError | None:
     """None after a clean stop, or why the process must end."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
+    leaving = threading.Timer(STOP_S, _leave)
+    leaving.daemon = True
+
+    def told() -> None:
+        if not stop.is_set():
+            stop.set()
+            leaving.start()  # OF3: a thread, for the loop may be what hangs
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, told)
+    ready = asyncio.Event()
+    broker = asyncio.create_task(_hold(config, ready, stop))
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait((broker, stopped), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if not ready.is_set():
+        broker.cancel()  # told to stop before it served, or it has ended by itself
+    try:
+        return await broker
+    except asyncio.CancelledError:
+        if not stop.is_set():
+            raise
+        return None
+    finally:
+        leaving.cancel()
+
+
+async def _hold(config: Config, ready: asyncio.Event, stop: asyncio.Event) -> DrayError | None:
     async with run_broker(config) as broker:
         collect_less()
-        print(f"ready kafka={broker.kafka} http={broker.http}", file=sys.stdout, flush=True)
-        told = asyncio.ensure_future(stop.wait())
+        print(f"ready kafka={broker.advertised} http={broker.http.url}", file=sys.stdout, flush=True)
+        ready.set()
+        told = asyncio.create_task(stop.wait())
         await asyncio.wait((told, broker.failed), return_when=asyncio.FIRST_COMPLETED)
         told.cancel()
         return broker.failed.result() if broker.failed.done() else None
+
+
+def _leave() -> None:
+    """End the process now; what was acknowledged is durable, as after any crash."""
+    refuse(
+        Format.TEXT,
+        [f"the process did not come to its end within {STOP_S:.0f} s: a disk or a store does not answer"],
+        kind="unavailable",
+        then="look at the disk and the store, then start it again; what was acknowledged is safe",
+    )
+    os._exit(FAILURE)

@@ -17,10 +17,14 @@ from dray.replica.settings import SessionSettings
 from dray.retention.settings import RetentionSettings
 from dray.servers.http.settings import HttpSettings
 from dray.servers.kafka.settings import KafkaSettings
+from dray.telemetry import Form
 
 
 class LoggingSettings(Section):
-    """What the process tells about itself on stderr, as JSON objects, one a line."""
+    """What the process tells about itself on stderr."""
+
+    format: Form = "auto"
+    """json: one object a line, for programs. text: a sentence a line, for people. auto: text on a terminal."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     """Leave out what is less important than this."""

@@ -80,6 +80,7 @@ class FileLog:
         clock: Clock,
         max_entry_bytes: int,
         recent_bytes: int,
+        reads: Offload | None = None,
     ) -> None:
         self._writer = writer
         self._segments = segments
@@ -87,6 +88,7 @@ class FileLog:
         self._directory = directory
         self._disk = disk
         self._offload = offload
+        self._reads = reads or offload
         self._clock = clock
         self._max_entry_bytes = max_entry_bytes
         self._first = segments[0]
@@ -117,14 +119,18 @@ class FileLog:
         segment_bytes: int = SEGMENT_BYTES,
         max_entry_bytes: int = MAX_ENTRY_BYTES,
         recent_bytes: int = RECENT_BYTES,
+        reads: Offload | None = None,
     ) -> "FileLog":
-        """Recover what a crash left and serve it; `LogDamaged` or `NewerFormat` where a person must decide."""
+        """Recover what a crash left and serve it; `LogDamaged` or `NewerFormat` where a person must decide.
+
+        Where `reads` is given, history is read there and appends never wait for it.
+        """
         if not 0 < max_entry_bytes <= MAX_LENGTH:
             raise Invalid("max_entry_bytes is out of range", value=max_entry_bytes, limit=MAX_LENGTH)
         writer, segments, places = await offload.run(_recover, disk, directory, segment_bytes)
         return cls(
             writer, segments, places, directory, disk=disk, offload=offload, clock=clock,
-            max_entry_bytes=max_entry_bytes, recent_bytes=recent_bytes,
+            max_entry_bytes=max_entry_bytes, recent_bytes=recent_bytes, reads=reads,
         )  # fmt: skip
 
     async def append(self, entry: bytes) -> Position:
@@ -294,12 +300,12 @@ class FileLog:
         beginning = Cursor(segment=segment, offset=HEADER.size, position=segment)
         try:
             try:
-                return await self._offload.run(read_on, self._disk, self._directory, cursor, after, ends)
+                return await self._reads.run(read_on, self._disk, self._directory, cursor, after, ends)
             except LogDamaged:
                 if cursor == beginning:
                     raise
                 # Before a log is called damaged, nothing is taken on trust.
-                return await self._offload.run(read_on, self._disk, self._directory, beginning, after, ends)
+                return await self._reads.run(read_on, self._disk, self._directory, beginning, after, ends)
         except NotFound:
             if wanted < self._first:
                 raise trimmed(after, Position(self._first)) from None
@@ -312,7 +318,7 @@ class FileLog:
         try:
             while self._oldest_may_go():
                 self._first = self._segments[1]  # followers are told before the file is gone
-                await self._offload.run(_remove, self._disk, self._directory, self._segments[0])
+                await self._reads.run(_remove, self._disk, self._directory, self._segments[0])
                 self._places.drop(self._segments[0])
                 del self._segments[0]
             logger(directory=str(self._directory)).info(TRIMMED, first=self._first)

@@ -5,10 +5,11 @@ are taken, then what was taken is answered, then the session is given back.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import dray
@@ -27,20 +28,23 @@ from dray.machine.commands import Listener as ListenerRecord
 from dray.machine.commands import RegisterBroker
 from dray.machine.verdicts import BrokerRegistered
 from dray.node import telemetry
-from dray.node.addresses import HostPort, parse_host_port
+from dray.node.addresses import HostPort, advertised
 from dray.node.birth import check_birth, remember_birth
 from dray.node.directory import DataDirectory, Identity, new_identity
 from dray.node.joining import WrongStore, check_not_joined, join_metadata, joined_directory, owner_of
+from dray.node.listening import Taken, refusal, take
 from dray.node.metadata import Effects, Metadata, MetadataOptions, serve_in_memory, serve_metadata
+from dray.node.overview import BrokerView
+from dray.node.pools import Pools
 from dray.node.settings import BrokerSettings, TopicSettings
+from dray.node.space import DiskWatch, Places
 from dray.objects.cluster import bind, bound_to
 from dray.objects.opening import Effects as StoreEffects
-from dray.objects.opening import StoreOptions, open_store
+from dray.objects.opening import StoreOptions, local_root, open_store
 from dray.objects.port import Objects
 from dray.objects.probe import store_date
 from dray.objects.retry import RetryPolicy
 from dray.objects.settings import ObjectsSettings
-from dray.offload import ThreadOffload
 from dray.produce.rules import RuleBook
 from dray.produce.service import ProduceService
 from dray.produce.settings import WalSettings
@@ -59,13 +63,9 @@ from dray.servers.kafka.described import Descriptions
 from dray.servers.kafka.handler import Services
 from dray.servers.kafka.server import KafkaServer, Listener
 from dray.servers.kafka.settings import KafkaSettings
-from dray.tasks.watch import Watch
 from dray.telemetry import logger
 from dray.topics.service import TopicService
 
-DISK_THREADS: Final = 8
-UNPACK_THREADS: Final = 2
-"""Threads of their own for decompression: bombs then hold at most this many scratch buffers, and no disk thread."""
 LISTENER: Final = "client"
 PROBE_TTL_S: Final = 2.0
 LAST_PUTS_S: Final = 1.0
@@ -80,6 +80,9 @@ class RunningBroker:
     """A broker that serves."""
 
     kafka: HostPort
+    """Where it listens."""
+    advertised: HostPort
+    """Where clients are told to connect."""
     http: HostPort
     metadata: Metadata
     services: Services
@@ -94,30 +97,72 @@ class RunningBroker:
 async def run_broker(config: Config, open_objects: OpenStore = open_store) -> AsyncIterator[RunningBroker]:
     """Serve for as long as the block runs; leaving it is a clean stop."""
     async with AsyncExitStack() as stack:
-        effects, metadata, objects = await _open_state(stack, config, open_objects)
-        services = await _start_services(stack, config, effects, metadata, objects)
-        kafka_at, server = await _start_kafka(stack, config, services, effects, metadata.watch)
-        registration = _registration(config, kafka_at)
-        await _register(metadata, registration)
-        watch = metadata.watch
-        keeper = watch.start("registration", lambda: _keep_registered(metadata, registration))
+        ports = _take_ports(stack, config)
+        state = await _open_state(stack, config, open_objects)
+        services = await _start_services(stack, config, state)
+        server = await _start_kafka(stack, config, services, state, ports.kafka)
+        registration = _registration(config, ports.advertised)
+        await _register(state.metadata, registration)
+        watch = state.metadata.watch
+        keeper = watch.start("registration", lambda: _keep_registered(state.metadata, registration))
         stack.push_async_callback(watch.stop, keeper)
-        http_at = await _start_http(stack, config, metadata, objects)
+        await _start_http(stack, config, state, ports.http)
         stack.push_async_callback(_drain, server, services.produce)
         telemetry.BUILD.labels(dray.__version__).set(1)
-        logger().info(telemetry.READY, kafka=str(kafka_at), http=str(http_at))
-        yield RunningBroker(kafka=kafka_at, http=http_at, metadata=metadata, services=services)
+        kafka_at, http_at = ports.kafka.address, ports.http.address
+        logger().info(telemetry.READY, kafka=str(ports.advertised), http=str(http_at))
+        yield RunningBroker(
+            kafka=kafka_at, advertised=ports.advertised, http=http_at, metadata=state.metadata, services=services
+        )
         logger().info(telemetry.STOPPING)
     logger().info(telemetry.STOPPED)
 
 
-async def _open_state(
-    stack: AsyncExitStack, config: Config, open_objects: OpenStore
-) -> tuple[Effects, Metadata, Objects]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ports:
+    """The addresses of a broker, bound."""
+
+    kafka: Taken
+    advertised: HostPort
+    http: Taken
+
+
+def _take_ports(stack: AsyncExitStack, config: Config) -> _Ports:
+    """Take both ports or none, before anything is made or opened."""
+    settings = config.get(KafkaSettings)
+    taken = []
+    for text, key, flag in (
+        (settings.listen, "kafka.listen", "--kafka"),
+        (config.get(HttpSettings).listen, "http.listen", "--http"),
+    ):
+        taken.append(take(text, key, flag))
+        for bound in taken[-1].sockets:
+            stack.callback(bound.close)
+        if not taken[-1].address.is_loopback:
+            logger().warning(telemetry.EXPOSED, listener=key.partition(".")[0], host=taken[-1].address.host)
+    kafka, http = taken
+    told = advertised(kafka.address, settings.advertise)
+    if kafka.address.is_wildcard and settings.advertise is None:
+        logger().warning(telemetry.ADVERTISED, host=told.host, port=told.port)
+    return _Ports(kafka=kafka, advertised=told, http=http)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _State:
+    """All that a broker knows, and what it knows it by."""
+
+    effects: Effects
+    pools: Pools
+    metadata: Metadata
+    objects: Objects
+    places: Places
+
+
+async def _open_state(stack: AsyncExitStack, config: Config, open_objects: OpenStore) -> _State:
     """The directory, the store and the metadata plane: all that a broker knows."""
-    offload = ThreadOffload(DISK_THREADS)
-    stack.callback(offload.close)
-    effects = Effects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=offload)
+    pools, clock = Pools(), SystemClock()
+    stack.callback(_close_pools, pools, clock)
+    effects = Effects(clock=clock, entropy=SystemEntropy(), disk=LocalDisk(), offload=pools.log, upkeep=pools.upkeep)
     broker, log = config.get(BrokerSettings), config.get(LogSettings)
     options = MetadataOptions(
         name="broker",
@@ -126,10 +171,12 @@ async def _open_state(
         max_entry_bytes=int(log.max_entry_bytes),
         accept_clock=broker.accept_clock,
     )
+    store = _Store(config, effects, pools, open_objects)
     if log.url == "memory:":
         identity = new_identity(effects.entropy)
-        objects = await _open_objects(stack, config, None, identity, effects, open_objects)
-        return effects, await stack.enter_async_context(serve_in_memory(identity, effects, options)), objects
+        objects = await store.open(stack, None, identity)
+        metadata = await stack.enter_async_context(serve_in_memory(identity, effects, options))
+        return _State(effects=effects, pools=pools, metadata=metadata, objects=objects, places=store.places(None))
     owner = None if log.socket is None else owner_of(log.socket, effects.disk)
     root = broker.data.absolute()
     directory = DataDirectory(root, log.directory) if owner is None else joined_directory(root)
@@ -139,16 +186,24 @@ async def _open_state(
     if owner is None:
         check_not_joined(root, effects.disk)
         identity = directory.claim(effects.disk, effects.entropy)
-        objects = await _open_objects(stack, config, directory, identity, effects, open_objects)
+        objects = await store.open(stack, directory, identity)
         options = replace(options, store_date=await _ask_date(config, objects, effects))
         metadata = await stack.enter_async_context(serve_metadata(directory, identity, effects, options))
         await remember_birth(objects, directory, effects.disk)
     else:
         identity = directory.claim(effects.disk, effects.entropy, owner.identity.cluster)
-        objects = await _open_objects(stack, config, owner.directory, identity, effects, open_objects, joins=True)
+        objects = await store.open(stack, owner.directory, identity, joins=True)
         options = replace(options, store_date=await _ask_date(config, objects, effects))
         metadata = await stack.enter_async_context(join_metadata(owner, directory, identity, effects, options))
-    return effects, metadata, objects
+    domains = [domain for domain, _ in metadata.domains]
+    places = store.places(directory, domains) if owner is None else store.places(owner.directory, domains, joined=root)
+    return _State(effects=effects, pools=pools, metadata=metadata, objects=objects, places=places)
+
+
+def _close_pools(pools: Pools, clock: SystemClock) -> None:
+    hanging = pools.close(clock)
+    if hanging:
+        logger().error(telemetry.HANGS, pools=",".join(hanging))
 
 
 async def _ask_date(config: Config, objects: Objects, effects: Effects) -> StoreDate | None:
@@ -163,30 +218,45 @@ async def _ask_date(config: Config, objects: Objects, effects: Effects) -> Store
     return StoreDate(date_ms=date_ms, boot_ns=effects.clock.boot_ns())
 
 
-async def _open_objects(
-    stack: AsyncExitStack,
-    config: Config,
-    directory: DataDirectory | None,
-    identity: Identity,
-    effects: Effects,
-    open_objects: OpenStore,
-    *,
-    joins: bool = False,
-) -> Objects:
-    """The object store, bound to this cluster; who joins others must find it bound."""
-    settings = config.get(ObjectsSettings)
-    objects = await open_objects(
-        settings.url or ("memory:" if directory is None else str(directory.objects)),
-        store_options(settings),
-        StoreEffects(clock=effects.clock, entropy=effects.entropy, disk=effects.disk, offload=effects.offload),
-    )
-    stack.push_async_callback(objects.close)
-    if joins and await bound_to(objects) != identity.cluster_id:
-        raise WrongStore("this is not the store of the cluster: set objects.url to what its other brokers use")
-    if not joins and directory is not None and settings.url != "memory:":
-        await check_birth(objects, directory, identity, effects.disk)
-    await bind(objects, identity.cluster_id)
-    return objects
+class _Store:
+    """The object store of the configuration."""
+
+    def __init__(self, config: Config, effects: Effects, pools: Pools, open_objects: OpenStore) -> None:
+        self._settings = config.get(ObjectsSettings)
+        self._effects = StoreEffects(
+            clock=effects.clock, entropy=effects.entropy, disk=effects.disk, offload=pools.puts, reads=pools.reads,
+            upkeep=pools.upkeep,
+        )  # fmt: skip
+        self._open_objects = open_objects
+
+    async def open(
+        self, stack: AsyncExitStack, directory: DataDirectory | None, identity: Identity, *, joins: bool = False
+    ) -> Objects:
+        """The object store, bound to this cluster; who joins others must find it bound."""
+        objects = await self._open_objects(self._address(directory), store_options(self._settings), self._effects)
+        stack.push_async_callback(objects.close)
+        if joins and await bound_to(objects) != identity.cluster_id:
+            raise WrongStore("this is not the store of the cluster: set objects.url to what its other brokers use")
+        if not joins and directory is not None and self._settings.url != "memory:":
+            await check_birth(objects, directory, identity, self._effects.disk)
+        await bind(objects, identity.cluster_id)
+        return objects
+
+    def places(
+        self, directory: DataDirectory | None, domains: Sequence[int] = (), joined: Path | None = None
+    ) -> Places:
+        """What of the broker lies on disks of this machine."""
+        records = local_root(self._address(directory))
+        rooms = {} if directory is None else {"log": directory.meta}
+        if joined is not None:
+            rooms["checkpoints"] = joined
+        return Places(
+            rooms=rooms if records is None else {**rooms, "records": records},
+            logs={} if directory is None else {domain: directory.log(domain) for domain in domains},
+        )
+
+    def _address(self, directory: DataDirectory | None) -> str:
+        return self._settings.url or ("memory:" if directory is None else str(directory.objects))
 
 
 def store_options(settings: ObjectsSettings) -> StoreOptions:
@@ -215,9 +285,8 @@ def _timing(settings: SessionSettings) -> Timing:
     )
 
 
-async def _start_services(
-    stack: AsyncExitStack, config: Config, effects: Effects, metadata: Metadata, objects: Objects
-) -> Services:
+async def _start_services(stack: AsyncExitStack, config: Config, state: _State) -> Services:
+    effects, metadata, objects, unpacking = state.effects, state.metadata, state.objects, state.pools.unpack
     domains, clock = metadata.domains, effects.clock
     cache = ObjectCache(int(config.get(FetchSettings).cache_bytes))
     local = not config.get(ObjectsSettings).is_remote
@@ -242,8 +311,6 @@ async def _start_services(
         stack.push_async_callback(watch.stop, watch.start(name, work))
     own = config.get(TopicSettings)
     routing = Routing(domains=domains, cluster_id=metadata.identity.cluster_id)
-    unpacking = ThreadOffload(UNPACK_THREADS, "dray-unpack")
-    stack.callback(unpacking.close)
     return Services(
         domains=domains,
         topics=topics,
@@ -263,53 +330,48 @@ async def _start_services(
 
 
 async def _start_kafka(
-    stack: AsyncExitStack, config: Config, services: Services, effects: Effects, watch: Watch
-) -> tuple[HostPort, KafkaServer]:
-    settings = config.get(KafkaSettings)
-    wanted = parse_host_port(settings.listen, "kafka.listen")
+    stack: AsyncExitStack, config: Config, services: Services, state: _State, taken: Taken
+) -> KafkaServer:
     server = await stack.enter_async_context(
         KafkaServer(
             services=services,
-            clock=effects.clock,
-            limits=settings.limits(),
+            clock=state.effects.clock,
+            limits=config.get(KafkaSettings).limits(),
             pressure=services.produce.pressure,
-            watch=watch,
+            watch=state.metadata.watch,
         )
     )
-    host, port = await server.listen(Listener(name=LISTENER, host=wanted.host, port=wanted.port))
-    _warn_if_exposed(wanted, "kafka")
-    return HostPort(host=host, port=port), server
+    at = taken.address
+    await server.listen(Listener(name=LISTENER, host=at.host, port=at.port, sockets=taken.sockets))
+    return server
 
 
-async def _start_http(stack: AsyncExitStack, config: Config, metadata: Metadata, objects: Objects) -> HostPort:
-    wanted = parse_host_port(config.get(HttpSettings).listen, "http.listen")
-    app = make_app(
-        {
-            "metadata": _metadata_probe(metadata),
-            "store": _store_probe(objects, metadata.identity.cluster_id),
-            "tasks": _tasks_probe(metadata),
-        }
+async def _start_http(stack: AsyncExitStack, config: Config, state: _State, taken: Taken) -> None:
+    disks = DiskWatch(
+        state.places, int(config.get(BrokerSettings).disk_reserve), state.pools.upkeep, state.effects.clock
     )
-    host, port = await stack.enter_async_context(serve_http(app, wanted.host, wanted.port))
-    _warn_if_exposed(wanted, "http")
-    return HostPort(host=host, port=port)
+    stack.push_async_callback(disks.close)
+    probes = {
+        "metadata": _metadata_probe(state.metadata),
+        "store": _store_probe(state.objects, state.metadata.identity.cluster_id),
+        "disk": disks.probe,
+        "tasks": _tasks_probe(state.metadata),
+    }
+    app = make_app(probes, BrokerView(state.metadata, disks, state.effects.clock))
+    try:
+        await stack.enter_async_context(serve_http(app, taken.sockets))
+    except OSError as error:  # bound by both of us, and the other was first to listen
+        raise refusal(error, taken.address, "http.listen", "--http") from error
 
 
-def _warn_if_exposed(address: HostPort, listener: str) -> None:
-    if not address.is_loopback:
-        logger().warning(telemetry.EXPOSED, listener=listener, host=address.host)
-
-
-def _registration(config: Config, kafka_at: HostPort) -> RegisterBroker:
+def _registration(config: Config, told: HostPort) -> RegisterBroker:
     """What the cluster is told: where clients reach this broker."""
     settings = config.get(BrokerSettings)
-    advertise = config.get(KafkaSettings).advertise
-    address = kafka_at if advertise is None else parse_host_port(advertise, "kafka.advertise")
     return RegisterBroker(
         broker_id=settings.id,
         zone=settings.zone,
         rack=settings.rack,
-        listeners=(ListenerRecord(name=LISTENER, host=address.host, port=address.port or kafka_at.port),),
+        listeners=(ListenerRecord(name=LISTENER, host=told.host, port=told.port),),
         started_ms=SystemClock().wall_ms(),
         build=dray.__version__,
     )

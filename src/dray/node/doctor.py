@@ -6,7 +6,6 @@ is changed but for a probe that is written beside the data and removed again.
 
 import asyncio
 import resource
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -24,8 +23,9 @@ from dray.node.broker import store_options
 from dray.node.directory import DataDirectory
 from dray.node.inspection import current_machine, inspect
 from dray.node.settings import BrokerSettings
+from dray.node.space import full_disk, room_at
 from dray.objects.cluster import bound_to
-from dray.objects.opening import Effects, open_store
+from dray.objects.opening import Effects, local_root, open_store
 from dray.objects.port import Objects
 from dray.objects.probe import probe, store_date
 from dray.objects.settings import ObjectsSettings
@@ -66,7 +66,7 @@ async def examine(config: Config) -> AsyncIterator[Finding]:
         ("kernel", _kernel),
         ("limits", lambda: _limits(config)),
         ("directory", lambda: _directory(directory)),
-        ("disk", lambda: _disk(directory)),
+        ("disk", lambda: _disk(config, directory)),
         ("store", lambda: _store(config, directory)),
         ("clock", lambda: _clock(config, directory)),
         ("log", lambda: _log(directory)),
@@ -75,7 +75,12 @@ async def examine(config: Config) -> AsyncIterator[Finding]:
         try:
             yield await check()
         except DrayError as error:
-            yield Finding(check=name, state=State.FAIL, saw=str(error), next=error.kind.value)
+            yield Finding(
+                check=name,
+                state=State.FAIL,
+                saw=str(error),
+                next=error.advice or "mend what this line names, then run `drayd doctor` again",
+            )
 
 
 async def _kernel() -> Finding:
@@ -117,12 +122,17 @@ async def _directory(directory: DataDirectory) -> Finding:
     return Finding(check="directory", state=State.OK, saw=f"cluster {identity.cluster_id}; nobody uses it")
 
 
-async def _disk(directory: DataDirectory) -> Finding:
+async def _disk(config: Config, directory: DataDirectory) -> Finding:
     """Room, and what a sync costs here."""
-    home = directory.root
-    while not home.exists():
-        home = home.parent
-    free = shutil.disk_usage(home).free
+    reserve = int(config.get(BrokerSettings).disk_reserve)
+    records = local_root(config.get(ObjectsSettings).url or str(directory.objects))
+    places = {"data": directory.root, "log": directory.meta} | ({} if records is None else {"records": records})
+    rooms = [room_at(what, path) for what, path in places.items()]
+    for room in rooms:
+        if room.is_full(reserve):
+            full = full_disk(room, reserve)
+            return Finding(check="disk", state=State.FAIL, saw=str(full), next=full.advice)
+    home, free = rooms[0].path, min(room.free_bytes for room in rooms)
     milliseconds = sorted(_sync_ms(LocalDisk(), home / f".dray-doctor-{number}") for number in range(5))[2]
     saw = f"{free / 2**30:.1f} GiB free; a synced write takes {milliseconds:.1f} ms"
     if free < FREE_WANTED:

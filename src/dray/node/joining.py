@@ -1,7 +1,7 @@
 """A broker on the log that another broker of this machine keeps: more cores for one cluster.
 
     drayd dev --data A
-    drayd dev --data B --log unix:A/meta.sock --kafka 127.0.0.1:9093 --http 127.0.0.1:8081
+    drayd dev --data B --log unix:A/meta.sock --kafka 127.0.0.1:9093 --http 127.0.0.1:7434
 
 The owner of A serves its log on a socket; B follows and writes it there, and
 keeps its records in the store that A uses. B's own directory holds who it is
@@ -120,8 +120,9 @@ class JoinedCheckpoints(FileCheckpoints):
     """Our own, and always the newest that the owner has: its log may be trimmed up to the one before that."""
 
     def __init__(self, directory: Path, theirs: Path, effects: Effects) -> None:
-        super().__init__(directory, effects.disk, effects.offload)
-        self._theirs = FileCheckpoints(theirs, effects.disk, effects.offload)
+        upkeep = effects.upkeep or effects.offload
+        super().__init__(directory, effects.disk, upkeep)
+        self._theirs = FileCheckpoints(theirs, effects.disk, upkeep)
         self._unreadable: set[int] = set()
 
     async def confirmed(self) -> list[int]:

@@ -43,6 +43,9 @@ class Effects:
     entropy: Entropy
     disk: Disk
     offload: Offload
+    """For the log, whose appends everything waits for."""
+    upkeep: Offload | None = None
+    """For checkpoints and the log's history, apart from its appends. None: with the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +95,7 @@ async def serve_metadata(
         running = {}
         for domain, log in logs.items():
             home = Home(directory=directory, socket=directory.socket, domain=domain)
-            store = FileCheckpoints(home.checkpoints, effects.disk, effects.offload)
+            store = FileCheckpoints(home.checkpoints, effects.disk, effects.upkeep or effects.offload)
             running[domain] = await run_replica(stack, home, store, identity, log, effects, options, watch)
             watch_failure(running[domain].replica.failed, failed)
         yield Metadata(identity=identity, domains=domains_of(running), failed=failed, watch=watch)
@@ -131,6 +134,7 @@ async def _open_logs(
             clock=effects.clock,
             segment_bytes=options.segment_bytes,
             max_entry_bytes=options.max_entry_bytes,
+            reads=effects.upkeep,
         )
         stack.push_async_callback(log.close)
         home = directory.home(domain)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from dray.config import Section
+from dray.config import Section, Size
 
 
 class BrokerSettings(Section):
@@ -12,6 +12,9 @@ class BrokerSettings(Section):
 
     data: Path = Path("dray-data")
     """The data directory: log, checkpoints, and, unless `objects.url` says otherwise, the records."""
+
+    disk_reserve: Size = Size("64MiB")
+    """With less room than this on a disk that it writes to, a broker is not ready, and `drayd doctor` fails."""
 
     id: int = Field(default=-1, ge=-1, le=(1 << 31) - 1)
     """The broker id that clients see. -1: one is given by the cluster and kept."""

@@ -8,6 +8,14 @@ READY: Final = telemetry.event("node.ready", "the broker serves clients")
 EXPOSED: Final = telemetry.event(
     "node.exposed", "a listener can be reached from other machines and asks nobody for a password"
 )
+ADVERTISED: Final = telemetry.event(
+    "node.advertised",
+    "clients cannot connect to a wildcard, so they are told an address of this machine; "
+    "kafka.advertise (--advertise) names another",
+)
+HANGS: Final = telemetry.event(
+    "node.calls_hang", "disk or store calls have not come back; the process ends without them"
+)
 NO_DATE: Final = telemetry.event(
     "node.no_store_date", "the store did not tell its time; machine time may lag after a stop"
 )
@@ -20,3 +28,10 @@ LOOP_LAG: Final = telemetry.histogram(
     "dray_event_loop_lag_seconds", "how late a timer fires on the event loop", telemetry.SECONDS
 )
 BUILD: Final = telemetry.gauge("dray_build_info", "the version that runs", ["version"])
+DISK_FREE: Final = telemetry.gauge("dray_disk_free_bytes", "room on the disk of what is kept: log, records", ["kept"])
+DISK_SIZE: Final = telemetry.gauge("dray_disk_size_bytes", "what that disk has in all", ["kept"])
+LOG_BYTES: Final = telemetry.gauge("dray_log_bytes", "files of the log of commands", ["domain"])
+TOPICS: Final = telemetry.gauge("dray_topics", "topics of the cluster")
+TOPIC_BYTES: Final = telemetry.gauge(
+    "dray_topic_bytes", "bytes of a topic's records; the thousand largest topics have a series", ["topic"]
+)

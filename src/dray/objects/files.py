@@ -50,10 +50,22 @@ _Entries = list[ObjectInfo | str]
 class FileObjects:
     """An object store in a local directory."""
 
-    def __init__(self, root: Path, disk: Disk, offload: Offload, entropy: Entropy | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        disk: Disk,
+        offload: Offload,
+        entropy: Entropy | None = None,
+        *,
+        reads: Offload | None = None,
+        upkeep: Offload | None = None,
+    ) -> None:
+        """`reads` and `upkeep` (lists and deletions) run apart from the puts, where given."""
         self._root = root
         self._disk = disk
-        self._offload = offload
+        self._puts = offload
+        self._reads = reads or offload
+        self._upkeep = upkeep or offload
         self._temporary = root / TEMPORARY
         self._names = itertools.count()
         self._process = (entropy or SystemEntropy()).random_bytes(8).hex()
@@ -62,17 +74,17 @@ class FileObjects:
 
     async def open(self) -> None:
         """Make the directory and remove what earlier puts left unfinished."""
-        await self._attempt(self._sweep)
+        await self._attempt(self._puts, self._sweep)
 
     async def put(self, path: str, parts: Sequence[Buffer]) -> None:
-        if not await self._attempt(self._put, self._root / check_name(path), parts):
+        if not await self._attempt(self._puts, self._put, self._root / check_name(path), parts):
             raise AlreadyExists("the name holds other bytes", name=path)
 
     async def get(self, path: str, start: int = 0, end: int | None = None) -> memoryview:
         check_range(path, start, end)
         target = self._root / check_name(path)
         try:
-            content = await self._attempt(self._disk.read, target, start, end)
+            content = await self._attempt(self._reads, self._disk.read, target, start, end)
             if end is not None:
                 check_length(path, len(content), start, end)
             if not content and start > (size := (await self.head(path)).size):
@@ -82,13 +94,13 @@ class FileObjects:
         return memoryview(content)
 
     async def head(self, path: str) -> ObjectInfo:
-        found = await self._attempt(self._disk.stat, self._root / check_name(path))
+        found = await self._attempt(self._reads, self._disk.stat, self._root / check_name(path))
         if found is None or found.is_dir:
             raise NoSuchObject("no such object", name=path)
         return ObjectInfo(path=path, size=found.size, modified_ms=found.modified_ms)
 
     async def delete(self, path: str) -> None:
-        await self._attempt(self._remove, self._root / check_name(path))
+        await self._attempt(self._upkeep, self._remove, self._root / check_name(path))
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         check_prefix(prefix)
@@ -100,15 +112,15 @@ class FileObjects:
             if isinstance(entry, ObjectInfo):
                 yield entry
             else:
-                ahead += await self._attempt(self._entries, entry, prefix)
+                ahead += await self._attempt(self._upkeep, self._entries, entry, prefix)
 
     async def close(self) -> None:
         pass
 
-    async def _attempt(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def _attempt(self, offload: Offload, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a disk call that changed nothing when it fails with `Unavailable`."""
         try:
-            return await self._offload.run(function, *args, **kwargs)
+            return await offload.run(function, *args, **kwargs)
         except StoreUnavailable:
             raise
         except Unavailable as error:

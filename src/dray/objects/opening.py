@@ -61,6 +61,10 @@ class Effects:
     entropy: Entropy
     disk: Disk
     offload: Offload
+    reads: Offload | None = None
+    """Where objects of local files are read, so that slow reads delay no put. None: with the rest."""
+    upkeep: Offload | None = None
+    """Where they are listed and deleted. None: with the rest."""
 
 
 async def open_store(address: str, options: StoreOptions, effects: Effects) -> Objects:
@@ -69,13 +73,21 @@ async def open_store(address: str, options: StoreOptions, effects: Effects) -> O
         case "memory":
             return RetryingObjects(MemoryObjects(effects.clock), effects.clock, effects.entropy, LOCAL)
         case "file":
-            files = FileObjects(_directory(address), effects.disk, effects.offload, effects.entropy)
+            files = FileObjects(
+                _directory(address), effects.disk, effects.offload, effects.entropy,
+                reads=effects.reads, upkeep=effects.upkeep,
+            )  # fmt: skip
             await files.open()
             return RetryingObjects(files, effects.clock, effects.entropy, LOCAL)
         case "s3" | "gs" | "az" as scheme:
             return _cloud(scheme, address, options, effects)
         case scheme:
             raise Invalid("no store has this kind of address", address=address, scheme=scheme, known=_KNOWN)
+
+
+def local_root(address: str) -> Path | None:
+    """The directory that an address means; None where the store is elsewhere or nowhere."""
+    return _directory(address) if _scheme(address) == "file" else None
 
 
 def _scheme(address: str) -> str:

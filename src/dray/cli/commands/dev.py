@@ -4,12 +4,11 @@ Topics are made when clients ask for them. Nothing asks for a password, so
 listen on this machine only.
 """
 
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from dray.cli.options import ConfigFile, Sets, load_config
+from dray.cli.options import ConfigFile, DataOption, Sets, default_of, load_config
 from dray.cli.serving import serve
 from dray.config import Level, Override
 
@@ -21,18 +20,50 @@ app: Final = typer.Typer()
 def dev(
     config: ConfigFile = None,
     sets: Sets = None,
-    data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The data directory.")] = None,
+    data: DataOption = None,
     kafka: Annotated[
-        str | None, typer.Option("--kafka", metavar="HOST:PORT", help="Where Kafka clients connect.")
+        str | None,
+        typer.Option(
+            "--kafka",
+            metavar="HOST:PORT",
+            help="Where to listen for Kafka clients; a port alone is on 127.0.0.1.",
+            show_default=default_of("kafka.listen"),
+        ),
     ] = None,
-    http: Annotated[str | None, typer.Option("--http", metavar="HOST:PORT", help="Health and metrics.")] = None,
-    objects: Annotated[str | None, typer.Option("--objects", metavar="URL", help="Where records are kept.")] = None,
+    advertise: Annotated[
+        str | None,
+        typer.Option(
+            "--advertise",
+            metavar="HOST:PORT",
+            help="Where clients are told to connect, if not where we listen.",
+            show_default="where it listens; for 0.0.0.0 an address of this machine",
+        ),
+    ] = None,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            "--http",
+            metavar="HOST:PORT",
+            help="Where to serve the page, health and metrics.",
+            show_default=default_of("http.listen"),
+        ),
+    ] = None,
+    objects: Annotated[
+        str | None,
+        typer.Option(
+            "--objects",
+            metavar="URL",
+            help="Where records are kept: a directory, s3://, gs:// or az://.",
+            show_default="DIR/objects",
+        ),
+    ] = None,
     log: Annotated[
         str | None,
         typer.Option(
             "--log",
             metavar="URL",
             help="The log of commands: local:DIR, memory:, or unix:DIR/meta.sock to join the broker of DIR.",
+            show_default="in DIR/meta",
         ),
     ] = None,
 ) -> None:
@@ -40,6 +71,7 @@ def dev(
     given = {
         "broker.data": ("--data", None if data is None else str(data)),
         "kafka.listen": ("--kafka", kafka),
+        "kafka.advertise": ("--advertise", advertise),
         "http.listen": ("--http", http),
         "objects.url": ("--objects", objects),
         "log.url": ("--log", log),

@@ -1,12 +1,11 @@
 """Look for what may be wrong: store, log, disk, clock and limits."""
 
 import asyncio
-from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
-from dray.cli.options import ConfigFile, FormatOption, Sets, load_config
+from dray.cli.options import ConfigFile, DataOption, FormatOption, Sets, load_config
 from dray.cli.output import FAILURE, Format, answer
 from dray.config import Config, Override
 from dray.node.doctor import Finding, State, examine
@@ -18,7 +17,7 @@ app: Final = typer.Typer()
 def doctor(
     config: ConfigFile = None,
     sets: Sets = None,
-    data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The data directory.")] = None,
+    data: DataOption = None,
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Look for what may be wrong: store, log, disk, clock and limits. Exit code 1 if something is."""

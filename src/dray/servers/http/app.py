@@ -1,7 +1,9 @@
-"""Health and metrics over HTTP.
+"""A page, health and metrics over HTTP.
 
+/                  what there is, for people
+/topics/NAME       a topic, partition by partition
 /livez, /healthz   200 while the loop lives, also with every dependency down
-/readyz            200 if metadata and store can be reached, else 503 and which of them cannot
+/readyz            200 if metadata, store and disk can be used, else 503 and which of them cannot
 /metrics           Prometheus
 """
 
@@ -11,40 +13,67 @@ from typing import Final, TypeAlias
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from dray import telemetry
 from dray.errors import DrayError
+from dray.servers.http import page
+from dray.servers.http.overview import View
 
 Probe: TypeAlias = Callable[[], Awaitable[None]]
 """Returns if the part can be used, raises a DrayError if not."""
 
-READY: Final = "ok"
+READY: Final = page.READY
+MOST_ROWS: Final = 10_000_000
 
 
-def make_app(probes: Mapping[str, Probe]) -> Starlette:
+def make_app(probes: Mapping[str, Probe], view: View) -> Starlette:
     """The application; `probes` are what readiness depends on, by name."""
+
+    async def states() -> dict[str, str]:
+        return {name: await _state(probe) for name, probe in probes.items()}
 
     async def live(request: Request) -> Response:
         return PlainTextResponse("ok\n")
 
     async def ready(request: Request) -> Response:
-        states = {name: await _state(probe) for name, probe in probes.items()}
-        usable = all(state == READY for state in states.values())
-        return JSONResponse({"ready": usable, **states}, status_code=200 if usable else 503)
+        found = await states()
+        usable = all(state == READY for state in found.values())
+        return JSONResponse({"ready": usable, **found}, status_code=200 if usable else 503)
 
     async def metrics(request: Request) -> Response:
+        await view.measure()
         return Response(generate_latest(telemetry.REGISTRY), media_type=CONTENT_TYPE_LATEST)
+
+    async def overview(request: Request) -> Response:
+        search = request.query_params.get("q", "")[:249]
+        seen = await view.overview(await states(), search, _first(request), page.PAGE_ROWS)
+        return HTMLResponse(page.overview_page(seen, search), headers=page.HEADERS)
+
+    async def topic(request: Request) -> Response:
+        name, first = request.path_params["name"], _first(request)
+        found = await view.partitions(name, first, page.PAGE_ROWS)
+        if found is None:
+            return HTMLResponse(page.missing_page(f"There is no topic {name!r}."), 404, headers=page.HEADERS)
+        return HTMLResponse(page.topic_page(name, found[0], first, found[1]), headers=page.HEADERS)
 
     return Starlette(
         routes=[
+            Route("/", overview),
+            Route("/topics/{name}", topic),
             Route("/livez", live),
             Route("/healthz", live),
             Route("/readyz", ready),
             Route("/metrics", metrics),
         ]
     )
+
+
+def _first(request: Request) -> int:
+    """From which row on; nonsense means the first."""
+    given = request.query_params.get("from", "0")
+    return min(int(given), MOST_ROWS) if given.isascii() and given.isdigit() and len(given) < 19 else 0
 
 
 async def _state(probe: Probe) -> str:

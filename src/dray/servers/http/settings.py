@@ -4,7 +4,7 @@ from dray.config import Section
 
 
 class HttpSettings(Section):
-    """Health and metrics over HTTP."""
+    """A page for people, health and metrics, over HTTP."""
 
-    listen: str = "127.0.0.1:8080"
-    """HOST:PORT to serve on; port 0 takes a free one."""
+    listen: str = "127.0.0.1:7433"
+    """HOST:PORT to serve on, or a port of this machine's loopback; port 0 takes a free one."""

@@ -183,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._take(frame)
                 may_take = self._may_take()
         except FrameTooLarge as error:
-            self.end("frame too large", error)
+            self.end(error.reason, error)
         except Malformed as error:
             self.end("malformed request", error)
         except Exception as error:  # a mistake of ours; it must cost this connection only

@@ -19,7 +19,7 @@ Invariants
 
 import struct
 from collections.abc import Callable
-from typing import Final
+from typing import ClassVar, Final
 
 from dray.servers.kafka.codec import Malformed
 from dray.servers.kafka.settings import KIB, MIB
@@ -28,6 +28,9 @@ IDLE_BYTES: Final = 16 * KIB
 BUSY_BYTES: Final = 1 * MIB
 LARGE_BYTES: Final = 4 * MIB
 SMALLEST_READ: Final = 1 * KIB
+_HTTP: Final = (b"GET ", b"POST ", b"PUT ", b"HEAD ", b"OPTIO", b"DELET", b"PATCH", b"CONNE", b"PRI * ")
+_TLS_HANDSHAKE: Final = 22
+_TLS_MAJOR: Final = 3
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_AND_KEY: Final = struct.Struct(">ih")
 SMALLEST_FRAME: Final = 10  # key, version, correlation id, and the length of the client id
@@ -35,6 +38,14 @@ SMALLEST_FRAME: Final = 10  # key, version, correlation id, and the length of th
 
 class FrameTooLarge(Malformed):
     """The declared length is negative, too small for a header, or above what this request may have."""
+
+    reason: ClassVar[str] = "frame too large"
+
+
+class NotKafka(FrameTooLarge):
+    """The first bytes are those of another protocol."""
+
+    reason = "not Kafka"
 
 
 class ReceiveBuffer:
@@ -108,7 +119,9 @@ class ReceiveBuffer:
         if not self._need:
             length, key = _LENGTH_AND_KEY.unpack_from(self._memory, self._start)
             if not SMALLEST_FRAME <= length <= self._limit(key):
-                raise FrameTooLarge("a request is too large", bytes=length, limit=self._limit(key), key=key)
+                raise _foreign(bytes(self._view[self._start : self._start + 6])) or FrameTooLarge(
+                    "a request is too large", bytes=length, limit=self._limit(key), key=key
+                )
             self._need = _LENGTH.size + length
         if unread < self._need:
             return None
@@ -176,6 +189,15 @@ class ReceiveBuffer:
     def _keep(self, spare: bytearray | None) -> None:
         old, self._spare = self._spare, spare
         self._hold((0 if spare is None else len(spare)) - (0 if old is None else len(old)))
+
+
+def _foreign(start: bytes) -> NotKafka | None:
+    """What speaks so, if it is something that people point at the wrong port."""
+    if start.startswith(_HTTP):
+        return NotKafka("a client spoke HTTP to the Kafka port: the page, health and metrics are at http.listen")
+    if start[0] == _TLS_HANDSHAKE and start[1] == _TLS_MAJOR:
+        return NotKafka("a client spoke TLS to the Kafka port: set its security.protocol to PLAINTEXT")
+    return None
 
 
 def _unused(memory: bytearray) -> bool:

@@ -11,6 +11,7 @@ Invariants
 """
 
 import asyncio
+import socket
 import ssl
 from collections import Counter
 from dataclasses import dataclass
@@ -46,6 +47,8 @@ class Listener:
     host: str
     port: int
     tls: ssl.SSLContext | None = None
+    sockets: tuple[socket.socket, ...] = ()
+    """Bound already, if not empty."""
 
 
 class Core:
@@ -181,7 +184,11 @@ class KafkaServer:
         try:
             await self.stop()
         finally:
-            await self._tasks.__aexit__(kind, error, traceback)
+            try:
+                await self._tasks.__aexit__(kind, error, traceback)
+            except BaseExceptionGroup as group:
+                if error is None or group.exceptions != (error,):
+                    raise  # else what the block raised goes on as itself
 
     @property
     def core(self) -> Core:
@@ -194,15 +201,8 @@ class KafkaServer:
         Raises:
             CannotListen: the address is taken or is not this machine's.
         """
-        core, loop = self.core, asyncio.get_running_loop()
         try:
-            server = await loop.create_server(
-                lambda: Connection(core, listener.name),
-                listener.host,
-                listener.port,
-                ssl=listener.tls,
-                backlog=BACKLOG,
-            )
+            servers = await self._open(listener)
         except OSError as error:
             raise CannotListen(
                 "cannot accept connections there: stop what uses the port, or choose another address",
@@ -211,10 +211,23 @@ class KafkaServer:
                 port=listener.port,
                 reason=error.strerror,
             ) from error
-        self._servers.append(server)
-        host, port = server.sockets[0].getsockname()[:2]
+        self._servers += servers
+        host, port = servers[0].sockets[0].getsockname()[:2]
         logger().info(telemetry.LISTENING, listener=listener.name, host=host, port=port)
         return str(host), int(port)
+
+    async def _open(self, listener: Listener) -> list[asyncio.Server]:
+        core, loop = self.core, asyncio.get_running_loop()
+
+        def connect() -> Connection:
+            return Connection(core, listener.name)
+
+        if listener.sockets:
+            return [
+                await loop.create_server(connect, sock=bound, ssl=listener.tls, backlog=BACKLOG)
+                for bound in listener.sockets
+            ]
+        return [await loop.create_server(connect, listener.host, listener.port, ssl=listener.tls, backlog=BACKLOG)]
 
     async def stop(self) -> None:
         """Accept no more, answer what was taken, close; cut what is not done by the deadline."""

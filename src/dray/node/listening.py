@@ -1,0 +1,90 @@
+"""The addresses of a broker, taken before anything else is touched.
+
+A taken port is the commonest mistake of a first use. It is told at once, in
+words, and not after a directory was made, a lock taken and a log opened. The
+sockets are bound and do not listen yet: who connects too early is refused.
+"""
+
+import errno
+import socket
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from dray.errors import DrayError, Unavailable
+from dray.node.addresses import BadAddress, HostPort, parse_host_port
+
+
+class PortTaken(Unavailable):
+    """Another process listens there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """An address that is ours."""
+
+    address: HostPort
+    sockets: tuple[socket.socket, ...]
+
+
+def take(text: str, key: str, flag: str) -> Taken:
+    """Bind every address that HOST:PORT means; port 0 takes a free one.
+
+    Raises:
+        BadAddress: it is no address, or none of this machine.
+        PortTaken: somebody else has it.
+    """
+    wanted = parse_host_port(text, key)
+    sockets: list[socket.socket] = []
+    with ExitStack() as undo:
+        for family, host in _resolved(wanted, key):
+            port = int(sockets[0].getsockname()[1]) if sockets else wanted.port
+            bound = undo.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            sockets.append(bound)
+            try:
+                _bind(bound, family, host, port)
+            except OSError as error:
+                raise refusal(error, HostPort(host=wanted.host, port=port), key, flag) from error
+        undo.pop_all()
+    host, port = sockets[0].getsockname()[:2]
+    return Taken(address=HostPort(host=str(host), port=int(port)), sockets=tuple(sockets))
+
+
+def refusal(error: OSError, address: HostPort, key: str, flag: str) -> DrayError:
+    """Why an address cannot be listened on, and what to do."""
+    match error.errno:
+        case errno.EADDRINUSE:
+            taken = PortTaken(f"port {address.port} is taken: another process listens on {address}", key=key)
+            taken.advice = (
+                f"stop what listens there (`ss -ltnp 'sport = :{address.port}'` names it), or choose another "
+                f"address with {flag} HOST:PORT"
+            )
+            return taken
+        case errno.EADDRNOTAVAIL:
+            foreign = BadAddress(f"{address.host} is no address of this machine", key=key)
+            foreign.advice = (
+                f"give {flag} an address that `ip address` lists, or 0.0.0.0 for all of them; "
+                "what clients are told is set by --advertise"
+            )
+            return foreign
+        case errno.EACCES:
+            denied = BadAddress(f"this user may not listen on port {address.port}", key=key)
+            denied.advice = f"choose a port from 1024 on with {flag} HOST:PORT"
+            return denied
+        case _:
+            return Unavailable(f"cannot listen on {address}", key=key, reason=error.strerror)
+
+
+def _resolved(wanted: HostPort, key: str) -> list[tuple[socket.AddressFamily, str]]:
+    try:
+        found = socket.getaddrinfo(wanted.host, wanted.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise BadAddress(f"no address is known for the host {wanted.host!r}", key=key) from error
+    return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
+
+
+def _bind(bound: socket.socket, family: socket.AddressFamily, host: str, port: int) -> None:
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    bound.bind((host, port))
+    bound.setblocking(False)

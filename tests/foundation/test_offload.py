@@ -1,0 +1,91 @@
+"""Threads for what blocks: bounded, apart, and never a reason to stay."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from dray.offload import OffloadClosed, ThreadOffload
+
+HUNG = """
+import asyncio, threading
+from dray.offload import ThreadOffload
+
+async def main():
+    offload = ThreadOffload(1)
+    begun = threading.Event()
+    hung = asyncio.create_task(offload.run(lambda: (begun.set(), threading.Event().wait())))
+    while not begun.is_set():
+        await asyncio.sleep(0.001)
+    print("all ended" if offload.close(0.2) else "something hangs", flush=True)
+    hung.cancel()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def offload():
+    made = ThreadOffload(3)
+    yield made
+    assert made.close(30)
+
+
+async def test_results_and_errors_come_back(offload):
+    assert await offload.run(divmod, 7, 2) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        await offload.run(divmod, 7, 0)
+    assert await offload.run(int, "f", base=16) == 15
+
+
+async def test_no_more_run_at_a_time_than_there_are_threads(offload):
+    entered, go = threading.Semaphore(0), threading.Event()
+    together = threading.Barrier(3)
+    most = []
+
+    def work():
+        entered.release()
+        together.wait(30)  # three at a time, neither fewer nor more
+        most.append(threading.active_count())
+        go.wait(30)
+
+    calls = [asyncio.create_task(offload.run(work)) for _ in range(6)]
+    for _ in range(3):
+        await asyncio.to_thread(entered.acquire)
+    assert not entered.acquire(timeout=0.1)
+    go.set()
+    await asyncio.gather(*calls)
+    assert len(most) == 6
+
+
+async def test_a_call_whose_caller_is_gone_before_it_began_is_not_made(offload):
+    go, made = threading.Event(), []
+    busy = [asyncio.create_task(offload.run(go.wait, 30)) for _ in range(3)]
+    late = asyncio.create_task(offload.run(made.append, 1))
+    await asyncio.sleep(0)
+    late.cancel()
+    await asyncio.gather(late, return_exceptions=True)
+    go.set()
+    await asyncio.gather(*busy)
+    await asyncio.gather(*(offload.run(int) for _ in range(9)))
+    assert made == []
+
+
+async def test_a_closed_offload_finishes_what_it_has_and_takes_nothing_new():
+    offload = ThreadOffload(1)
+    done = []
+    running = [asyncio.create_task(offload.run(done.append, n)) for n in range(20)]
+    await asyncio.sleep(0)
+    assert await asyncio.to_thread(offload.close, 30)
+    await asyncio.gather(*running)
+    assert done == list(range(20))
+    with pytest.raises(OffloadClosed):
+        await offload.run(int)
+
+
+def test_a_call_that_hangs_keeps_neither_close_nor_the_process():
+    """OF1"""
+    ended = subprocess.run([sys.executable, "-c", HUNG], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "something hangs\n", "")
