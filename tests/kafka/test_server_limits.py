@@ -15,6 +15,7 @@ from dray.servers.kafka.settings import KIB, MIB, Limits
 from tests.kafka.wire import (
     HEARTBEAT,
     PRODUCE,
+    Client,
     Running,
     eventually,
     heartbeat,
@@ -206,18 +207,16 @@ async def test_a_flooding_client_is_read_no_further_than_its_limit(limits: Limit
             assert (await client.answer(PRODUCE, 12))[0] == n
 
 
-FAT = ProduceResponse(node_endpoints=[NodeEndpoint(host="x" * 30_000)] * 10)
-
-
 class Fat:
-    """A handler with large answers."""
+    """A handler with large answers: each of them so many times 300 kB."""
 
-    def __init__(self) -> None:
+    def __init__(self, answers: int = 1) -> None:
         self.begun = 0
+        self.answers = answers
 
     async def handle(self, request: ProduceRequest, context: Context) -> ProduceResponse:
         self.begun += 1
-        return FAT
+        return ProduceResponse(node_endpoints=[NodeEndpoint(host="x" * 30_000)] * 10 * self.answers)
 
 
 @pytest.mark.parametrize("overlaps", [False, True])
@@ -235,7 +234,7 @@ async def test_a_client_that_does_not_read_is_not_worked_for(overlaps: bool) -> 
         for _ in range(50):
             await asyncio.sleep(0)
         assert fat.begun < (150 if overlaps else 60)
-        assert run.core.unsent_bytes < (20 if overlaps else 2) * MIB
+        assert run.core.line.unsent_bytes < (20 if overlaps else 2) * MIB
         assert not connection._reading
         if overlaps:  # all that was taken has started; what came later is not taken
             assert run.core.budget.requests == 0
@@ -244,25 +243,62 @@ async def test_a_client_that_does_not_read_is_not_worked_for(overlaps: bool) -> 
         assert fat.begun == so_far
         await tick(clock, run, 40_000)
         await eventually(lambda: not run.core.connections)
-        assert (run.core.budget.held_bytes, run.core.unsent_bytes) == (0, 0)
+        assert (run.core.budget.held_bytes, run.core.line.unsent_bytes) == (0, 0)
 
 
-async def test_the_slowest_readers_are_cut_before_answers_fill_the_memory() -> None:
-    """KP16: and a reader that keeps up is not."""
-    clock, fat = ManualClock(), Fat()
+async def sleeper(run: Running) -> Client:
+    """A client with a large answer that it does not read."""
+    client = await run.connect()
+    client.writer.transport.pause_reading()
+    for n in range(20):
+        client.send(PRODUCE, 12, produce(), n)
+    return client
+
+
+async def test_a_slow_reader_is_not_cut_however_much_others_owe() -> None:
+    """KP16: answers of all together are far beyond the limit, and each client takes some bytes now and then."""
+    clock, fat = ManualClock(), Fat(answers=20)
     limits = Limits(unsent_bytes=1 * MIB)
     async with running(produce_api(fat.handle, overlaps=False), clock=clock, limits=limits) as run:
-        reader = await run.connect()
-        sleepers = [await run.connect() for _ in range(8)]
-        for client in sleepers:
-            client.writer.transport.pause_reading()
-            for n in range(100):
-                client.send(PRODUCE, 12, produce(), n)
+        slow = [await sleeper(run) for _ in range(8)]
         await eventually(lambda: sum(not c._writable for c in run.core.connections) == 8)
-        await eventually(lambda: run.core.unsent_bytes > limits.unsent_bytes)
-        await tick(clock, run, 1_000)
-        assert run.core.unsent_bytes <= limits.unsent_bytes
-        await reader.ask(PRODUCE, 12, produce())
+        await eventually(lambda: run.core.line.unsent_bytes > limits.unsent_bytes)
+        for _ in range(5):
+            for connection, client in zip(list(run.core.connections), slow, strict=True):
+                before = connection._out.taken_bytes
+                client.writer.transport.resume_reading()
+                await eventually(lambda c=connection, b=before: c._out.taken_bytes > b)
+                client.writer.transport.pause_reading()
+                client.reader._buffer.clear()
+            await tick(clock, run, 50_000)
+        assert len(run.core.connections) == 8
+
+
+async def test_while_a_fetch_waits_for_memory_who_takes_nothing_is_cut_and_who_reads_is_not() -> None:
+    """KP16, F15."""
+    clock, fat, granted = ManualClock(), Fat(), []
+
+    async def plan(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
+        granted.append(await context.peer.account.reserve(8 * MIB))
+        return HeartbeatResponse()
+
+    limits = Limits(unsent_bytes=1 * MIB)
+    rows = produce_api(fat.handle, overlaps=False), heartbeat_api(plan)
+    async with running(*rows, clock=clock, limits=limits) as run:
+        fat.answers = 20
+        dead = await sleeper(run)
+        await eventually(lambda: run.core.line.unsent_bytes > limits.unsent_bytes)
+        fetching = await run.connect()
+        fetching.send_heartbeat()
+        await eventually(lambda: run.core.line.waiting == 1)
+        await tick(clock, run, 10_000)
+        assert granted == []
+        await tick(clock, run, 10_000)
+        dead.writer.transport.resume_reading()
+        await dead.reader.read()  # all that was sent before it was cut
+        await fetching.answer(HEARTBEAT, 4)
+        assert granted == [1 * MIB]
+        assert run.core.line.unsent_bytes == 0
 
 
 async def test_the_process_limit_holds_over_all_connections_and_everyone_goes_on_later() -> None:

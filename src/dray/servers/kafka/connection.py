@@ -36,6 +36,7 @@ from dray.servers.kafka.messages.request_header import RequestHeader
 from dray.servers.kafka.messages.response_header import CODEC as RESPONSE_HEADER
 from dray.servers.kafka.messages.response_header import ResponseHeader
 from dray.servers.kafka.receive import FrameTooLarge, ReceiveBuffer
+from dray.servers.kafka.send import SendQueue
 from dray.servers.kafka.support import Api
 from dray.telemetry import logger
 
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 ELEMENT_BYTES: Final = 256
 """What an array element of a request is charged, besides its bytes in the frame."""
-WRITE_HIGH_BYTES: Final = 256 * 1024
 _KEY_AND_VERSION: Final = struct.Struct(">hh")
 _LENGTH: Final = struct.Struct(">i")
 
@@ -84,12 +84,12 @@ class Connection(asyncio.BufferedProtocol):
         self._running_api: Api | None = None
         self._last_turn: Turn | None = None
         self._held_bytes = 0
-        self.unsent_bytes = 0
-        """Answers handed to the transport since the client last kept up."""
         self._known = False  # has sent a valid request
         self._produces = False  # has sent records
         self._ending: str | None = None
         self._reading = True
+        self._out: SendQueue | None = None
+        self._account = core.line.account()
         self._writable = True
         self._eof = False
         self._half_closes = True
@@ -100,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         self._taken = 0
         self._active_ns = 0
         self._stuck: tuple[int, int] = (-1, 0)
-        self._stalled: tuple[int, int] = (-1, 0)
+        self._stalled: tuple[int, int] = (-1, 0)  # what the client had taken, and since when
 
     @property
     def address(self) -> str:
@@ -115,9 +115,11 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         name = transport.get_extra_info("peername") or ("", 0)
-        self._peer = Peer(address=str(name[0]), port=int(name[1]), listener=self._listener)
+        self._peer = Peer(
+            address=str(name[0]), port=int(name[1]), listener=self._listener, account=self._account
+        )  # fmt: skip
         self._active_ns = self._core.clock.boot_ns()
-        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        self._out = SendQueue(self._transport)
         self._half_closes = transport.get_extra_info("sslcontext") is None
         refusal = self._core.enter(self)
         if refusal is not None:
@@ -141,13 +143,20 @@ class Connection(asyncio.BufferedProtocol):
         return self._half_closes  # the client may still read: what it asked is answered first
 
     def pause_writing(self) -> None:
+        assert self._out is not None
+        self._out.pause()
         self._writable = False
         self._read_while(False)
 
     def resume_writing(self) -> None:
-        self._writable = True
-        self.forget_unsent()
-        self.go_on()
+        assert self._out is not None
+        self._out.resume()
+        self._writable = self._out.open
+        self._account.keep_unsent(self._out.unsent_bytes)
+        if self._writable:
+            self.go_on()
+        else:
+            self._end_if_done()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
@@ -155,7 +164,9 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = False
         self._forget_queue()
         self._cancel([exchange for exchange in self._answers if exchange.route.api.abandoned])
-        self.forget_unsent()
+        if self._out is not None:
+            self._out.drop()
+        self._account.keep_unsent(0)
         self._buffer.close()
         self._budget.leave(self)
         self._core.relief.leave(self)
@@ -385,24 +396,20 @@ class Connection(asyncio.BufferedProtocol):
             exchange = answers.popleft()
             parts += exchange.parts
             size += self._drop(exchange)
-        if not parts or self._lost or self._transport is None:
+        if not parts or self._lost or self._out is None:
             return
         self._core.sent_bytes += size
         try:
-            if len(parts) == 1:
-                self._transport.write(parts[0])
-            else:
-                self._transport.writelines(parts)
+            self._out.put(parts, size)
         except TypeError as error:  # a handler gave something that is no buffer; the stream is broken now
             logger().error(telemetry.HANDLER_FAILED, api=None, version=None, exc_info=error)
-            self._transport.abort()
-        if not self._writable:
-            self.unsent_bytes += size
-            self._core.unsent_bytes += size
-
-    def forget_unsent(self) -> None:
-        self._core.unsent_bytes -= self.unsent_bytes
-        self.unsent_bytes = 0
+            self._out.drop()
+            if self._transport is not None:
+                self._transport.abort()
+        if not self._out.open:
+            self._writable = False
+            self._read_while(False)
+            self._account.keep_unsent(self._out.unsent_bytes)
 
     def _drop(self, exchange: Exchange) -> int:
         """Forget a finished exchange; returns the size of its answer."""
@@ -448,6 +455,8 @@ class Connection(asyncio.BufferedProtocol):
     def _end_if_done(self) -> None:
         if self._answers or self._lost or self._transport is None:
             return
+        if self._out is not None and not self._out.is_empty:
+            return  # what is owed goes out first
         if self._ending is not None or (self._eof and self._drained):
             self._transport.close()
 
@@ -484,13 +493,21 @@ class Connection(asyncio.BufferedProtocol):
                 self.end("request incomplete")
 
     def _sweep_writes(self, now_ns: int) -> None:
-        waiting = 0 if self._transport is None else self._transport.get_write_buffer_size()
-        if not waiting:
-            self._stalled = (-1, 0)
-        elif self._stalled[0] != waiting:
-            self._stalled = (waiting, now_ns)
-        elif now_ns - self._stalled[1] > self._core.write_ns:
-            self.abort("answers not taken")
+        """Cut a client that takes nothing, or too little while others wait for the memory of its answers (KP16)."""
+        if self._out is None:
+            return
+        unsent, taken = self._out.unsent_bytes, self._out.taken_bytes
+        self._account.keep_unsent(unsent)
+        before, since_ns = self._stalled
+        crowded = self._core.line.waiting > 0
+        least = self._limits.slowest_rate * (now_ns - since_ns) // 1_000_000_000 if crowded else 0
+        if not unsent or before < 0 or (not crowded and taken > before):
+            self._stalled = (taken, now_ns)
+        elif now_ns - since_ns > (self._core.crowded_ns if crowded else self._core.write_ns):
+            if taken - before > least:
+                self._stalled = (taken, now_ns)
+            else:
+                self.abort("answers not taken")
 
 
 def _frame(header: list[Buffer], body: list[Buffer]) -> list[Buffer]:

@@ -18,6 +18,7 @@ RECEIVED: Final = counter("dray_kafka_received_bytes_total", "Bytes read from cl
 SENT: Final = counter("dray_kafka_sent_bytes_total", "Bytes of answers.")
 HELD: Final = gauge("dray_kafka_held_bytes", "Bytes of requests and receive buffers held by connections.")
 UNSENT: Final = gauge("dray_kafka_unsent_bytes", "Bytes of answers that clients have not taken.")
+LINE: Final = gauge("dray_kafka_fetches_in_line", "Fetches that wait for the memory of other answers.")
 WAITING: Final = gauge(
     "dray_kafka_connections_waiting", "Connections not read from because the process holds too much."
 )
