@@ -6,12 +6,14 @@ from datetime import timedelta
 
 import psutil
 import pytest
+import structlog
 
 from dray.clock import ManualClock
 from dray.servers.kafka.handler import Context
 from dray.servers.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from dray.servers.kafka.messages.produce import NodeEndpoint, ProduceRequest, ProduceResponse
 from dray.servers.kafka.settings import KIB, MIB, Limits
+from dray.servers.kafka.telemetry import ENDED
 from tests.kafka.wire import (
     HEARTBEAT,
     PRODUCE,
@@ -61,7 +63,8 @@ async def tick(clock: ManualClock, run: Running, ms: int) -> None:
 
 async def test_two_hundred_liars_cost_little_memory_and_disturb_nobody() -> None:
     """R-075, KP1, KP12: declared lengths allocate nothing, impossible ones close their connection."""
-    async with running(heartbeat_api(echo), produce_api(taken)) as run:
+    limits = Limits(first_frame_bytes=100 * MIB)
+    async with running(heartbeat_api(echo), produce_api(taken), limits=limits) as run:
         honest = await run.connect()
         await honest.ask(HEARTBEAT, 4, heartbeat())
         process = psutil.Process()
@@ -96,8 +99,8 @@ async def test_a_frame_with_more_elements_than_bytes_closes_its_connection_only(
 
 
 async def test_a_stranger_may_send_less_than_a_known_client() -> None:
-    """The first request without records is small; with records it may be large at once, as some clients do."""
-    limits = Limits(first_request_bytes=10_000, request_bytes=50_000)
+    """The first request is small; with records it may be as large as a batch at once, as some clients begin so."""
+    limits = Limits(first_request_bytes=10_000, request_bytes=50_000, first_frame_bytes=2 * MIB)
     async with running(heartbeat_api(echo), produce_api(taken), limits=limits) as run:
         stranger = await run.connect()
         stranger.send(HEARTBEAT, 0, heartbeat("x" * 20_000))
@@ -109,8 +112,11 @@ async def test_a_stranger_may_send_less_than_a_known_client() -> None:
         known.writer.write(struct.pack(">ihh", 50_001, 12, 0))
         assert await known.closed()
 
-        producer = await run.connect()
+        producer, greedy = await run.connect(), await run.connect()
+        assert (await producer.ask(PRODUCE, 12, produce(bytes(1 * MIB)))).throttle_time_ms == 1 * MIB
         assert (await producer.ask(PRODUCE, 12, produce(bytes(3 * MIB)))).throttle_time_ms == 3 * MIB
+        greedy.writer.write(struct.pack(">ihhih", 2 * MIB + 1, 0, 12, 1, -1))
+        assert await greedy.closed()
 
 
 async def test_large_requests_arrive_whole_and_repeatedly() -> None:
@@ -125,6 +131,7 @@ async def test_a_request_that_does_not_complete_ends_its_connection() -> None:
     clock = ManualClock()
     async with running(heartbeat_api(echo), produce_api(taken), clock=clock) as run:
         stuck, other = await run.connect(), await run.connect()
+        await asyncio.gather(stuck.ask(HEARTBEAT, 4, heartbeat()), other.ask(HEARTBEAT, 4, heartbeat()))
         stuck.writer.write(request_bytes(HEARTBEAT, 4, heartbeat(), 1)[:-1])
         await eventually(lambda: any(c._buffer.unread for c in run.core.connections))
         await tick(clock, run, 25_000)
@@ -138,6 +145,7 @@ async def test_a_large_request_may_take_as_long_as_its_bytes_do() -> None:
     clock = ManualClock()
     async with running(produce_api(taken), clock=clock, limits=Limits(slowest_rate=64 * KIB)) as run:
         client = await run.connect()
+        await client.ask(PRODUCE, 12, produce())
         whole = request_bytes(PRODUCE, 12, produce(bytes(4 * MIB)), 1)
         half = len(whole) // 2
         client.writer.write(whole[:half])
@@ -336,6 +344,69 @@ async def test_half_requests_alone_cannot_stop_the_process() -> None:
             assert (await client.answer(PRODUCE, 12))[1].throttle_time_ms == 900 * KIB
 
 
+async def halves(run: Running, count: int, whole: bytes) -> list[Client]:
+    """Clients that have shown that they speak the protocol, and then send most of a large request and no more."""
+    clients = [await run.connect() for _ in range(count)]
+    for client in clients:
+        await client.ask(PRODUCE, 12, produce())
+        client.writer.write(whole[: len(whole) * 9 // 10])
+    return clients
+
+
+async def test_half_requests_stop_nobody_who_sends_small_ones_and_the_quietest_of_them_go() -> None:
+    """KP18, KP19: and who goes on sending gets through, though another request waits all the time."""
+    clock, waits = ManualClock(), asyncio.Event()
+
+    async def handle(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
+        if request.group_id == "wait":
+            await waits.wait()
+        return await echo(request, context)
+
+    whole = request_bytes(PRODUCE, 12, produce(bytes(3 * MIB)), 1)
+    limits = Limits(process_inflight_bytes=16 * MIB, frame_bytes=4 * MIB)
+    async with running(heartbeat_api(handle), produce_api(taken), clock=clock, limits=limits) as run:
+        patient, small = await run.connect(), await run.connect()
+        await small.ask(HEARTBEAT, 4, heartbeat())
+        patient.send_heartbeat("wait")
+        silent = await halves(run, 5, whole)
+        await eventually(lambda: run.core.budget.is_over)
+        honest = await run.connect()
+        await honest.ask(PRODUCE, 12, produce())
+        honest.writer.write(whole)
+        await eventually(lambda: run.core.budget.waiting > 0)
+        for n in range(20):
+            assert (await small.ask(HEARTBEAT, 4, heartbeat("x" * n))).throttle_time_ms == n
+            stranger = await run.connect()
+            await stranger.ask(HEARTBEAT, 4, heartbeat())
+            assert (await stranger.ask(PRODUCE, 12, produce(b"12345"))).throttle_time_ms == 5
+            stranger.close()
+        assert run.core.budget.is_over
+        await tick(clock, run, 6_000)
+        assert (await honest.answer(PRODUCE, 12))[1].throttle_time_ms == 3 * MIB
+        assert not run.core.budget.is_over
+        assert len(run.core.connections) >= 3 + 3, "no more of them than was needed"
+        await small.ask(HEARTBEAT, 4, heartbeat())
+        waits.set()
+        for client in silent:
+            client.close()
+
+
+async def test_a_connection_without_a_valid_request_ends_after_a_while() -> None:
+    clock = ManualClock()
+    async with running(heartbeat_api(echo), clock=clock) as run:
+        silent, slow, known = await run.connect(), await run.connect(), await run.connect()
+        await known.ask(HEARTBEAT, 4, heartbeat())
+        whole = request_bytes(HEARTBEAT, 4, heartbeat("x" * 100), 1)
+        for n in range(28):
+            slow.writer.write(whole[n : n + 1])
+            await tick(clock, run, 1_000)
+        assert len(run.core.connections) == 3
+        await tick(clock, run, 5_000)
+        assert await silent.closed()
+        assert await slow.closed()
+        await known.ask(HEARTBEAT, 4, heartbeat())
+
+
 async def test_a_stop_cuts_what_does_not_finish_in_time() -> None:
     clock, held = ManualClock(), Held()
     async with running(produce_api(held.handle), clock=clock) as run:
@@ -351,3 +422,22 @@ async def test_a_stop_cuts_what_does_not_finish_in_time() -> None:
         assert await client.closed()
         await stop
         assert (run.core.budget.requests, run.core.budget.held_bytes) == (0, 0)
+
+
+async def test_a_flood_of_bad_frames_is_counted_and_takes_two_lines_a_second() -> None:
+    clock = ManualClock()
+    counted = ENDED.labels("malformed request")
+    before = counted._value.get()
+    with structlog.testing.capture_logs() as lines:
+        async with running(heartbeat_api(echo), clock=clock) as run:
+            for _ in range(50):
+                liar = await run.connect()
+                liar.writer.write(struct.pack(">ihhih", 10, 12, 4, 1, 99))
+                assert await liar.closed()
+            await eventually(lambda: not run.core.connections)
+            await tick(clock, run, 1_000)
+            await eventually(lambda: any(line["event"] == "kafka.more_connections_ended" for line in lines))
+    told = [line for line in lines if line.get("reason") == "malformed request"]
+    assert [line["event"] for line in told] == ["kafka.connection_ended", "kafka.more_connections_ended"]
+    assert told[1]["count"] == 49
+    assert counted._value.get() - before == 50

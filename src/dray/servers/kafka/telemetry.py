@@ -27,6 +27,9 @@ PAUSED: Final = gauge("dray_kafka_producers_paused", "Connections not read from 
 LISTENING: Final = event("kafka.listening", "a listener accepts connections")
 STOPPED: Final = event("kafka.stopped", "the server has stopped; `cut` connections did not finish in time")
 CONNECTION_ENDED: Final = event("kafka.connection_ended", "the server closed a connection, and why")
+MORE_ENDED: Final = event(
+    "kafka.more_connections_ended", "the server closed `count` more connections in this second, for the same reason"
+)
 REQUEST_UNSUPPORTED: Final = event(
     "kafka.request_unsupported", "a client sent an API key or version it was not offered"
 )
