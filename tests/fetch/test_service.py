@@ -5,9 +5,11 @@ import random
 import pytest
 
 from dray.fetch.errors import OffsetOutOfRange, StreamGone
+from dray.fetch.line import Line
+from dray.fetch.plan import PartitionRead
 from dray.fetch.service import Failed, Fetched
 from dray.machine.commands import CloseStream, FloorReason, RaiseFloor
-from dray.records import batches
+from dray.records import NewRecord, batches, build_batch
 from tests.fetch.world import MIB, World, Written, random_batch, world
 
 SEEDS = [1, 2]
@@ -171,3 +173,30 @@ async def test_no_record_byte_is_copied():
         await here.write([(stream, batch)], keep=True)
         answer = await here.fetch_one(stream, 0)
         assert answer.parts[1].obj is batch
+
+
+async def test_a_fetch_that_finds_no_room_reads_nothing_and_says_so_without_an_error():
+    """F14: first as much as there is room for, then nothing, until somebody took what was sent."""
+    line = Line(2 * MIB, wait_s=0.01)
+    async with world(cache_bytes=0, readahead_bytes=0) as here:
+        stream = here.streams[0]
+        half = build_batch([NewRecord(value=bytes(MIB // 2), timestamp=0)])
+        await here.write([(stream, half)] * 8)
+        first, second = line.account(), line.account()
+
+        async def ask(account) -> Fetched:
+            read = PartitionRead(stream=stream, offset=0, max_bytes=1 << 30)
+            [answer] = await here.service.fetch([read], min_bytes=1, max_bytes=1 << 30, max_wait_ms=0, account=account)
+            assert isinstance(answer, Fetched)
+            return answer
+
+        answer = await ask(first)
+        assert answer.size == 3 * len(half)
+        assert first.planned_bytes == 2 * MIB
+        before = here.objects.bytes_read
+        answer = await ask(second)
+        assert (answer.size, answer.end) == (0, 8)
+        assert here.objects.bytes_read == before
+        first.forget_plan()
+        first.keep_unsent(len(half))
+        assert (await ask(second)).size == 2 * len(half)

@@ -113,10 +113,10 @@ class Planner:
             raise StreamGone("no such stream: its topic was deleted, or never made", stream=stream)
         return found
 
-    def look(self, requests: Sequence[PartitionRead], max_bytes: int) -> list[Look]:
-        """The plan of a response, in the order of the requests (F3)."""
+    def look(self, requests: Sequence[PartitionRead], max_bytes: int, *, oversize: bool = True) -> list[Look]:
+        """The plan of a response, in the order of the requests (F3); not even one batch too large unless `oversize`."""
         looks: list[Look] = []
-        left, batches, first = max_bytes, MAX_BATCHES, True
+        left, batches, first = max_bytes, MAX_BATCHES, oversize
         for request in requests:
             look = self.look_at(
                 request.stream, request.offset, min(request.max_bytes, left), batches, oversize=first

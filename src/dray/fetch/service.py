@@ -31,6 +31,7 @@ from dray.errors import Corrupt, DrayError, NotFound
 from dray.fetch import telemetry
 from dray.fetch.cache import ObjectCache
 from dray.fetch.errors import DamagedObject
+from dray.fetch.line import Account
 from dray.fetch.plan import MAX_BATCHES, AtEnd, Look, PartitionRead, Planner, Refusal, Rows
 from dray.fetch.reader import ObjectReader, RunRead
 from dray.fetch.settings import FetchSettings
@@ -89,11 +90,22 @@ class FetchService:
         await self.reader.close()
 
     async def fetch(
-        self, requests: Sequence[PartitionRead], *, min_bytes: int, max_bytes: int, max_wait_ms: int
+        self,
+        requests: Sequence[PartitionRead],
+        *,
+        min_bytes: int,
+        max_bytes: int,
+        max_wait_ms: int,
+        account: Account | None = None,
     ) -> list[PartitionData]:
-        """Records for each request, in order; waits until there are `min_bytes`, an error, or `max_wait_ms` passed."""
+        """Records for each request, in order; waits until there are `min_bytes`, an error, or `max_wait_ms` passed.
+
+        What they take in memory is planned on the account; whoever gave it ends the plan.
+        """
         question = _Question(self.planner, requests, min(max_bytes, self._settings.max_bytes))
         looks = await self._await_bytes(question, min(min_bytes, question.max_bytes), max_wait_ms)
+        if account is not None:
+            looks = await self._await_room(question, looks, account)
         return await self._answer(question, looks)
 
     def check_serving(self, replica: Replica) -> None:
@@ -124,10 +136,21 @@ class FetchService:
                     break
         return looks
 
+    async def _await_room(self, question: "_Question", looks: list[Look], account: Account) -> list[Look]:
+        """The plan, as far as there is memory for it (F14); what had to wait is looked up again."""
+        wanted = _size(looks)
+        granted = await account.reserve(wanted) if wanted else 0
+        if granted >= wanted:
+            return looks
+        question.max_bytes, question.oversize = granted, granted > 0
+        looks = await self._look(question)
+        account.plan(max(0, _size(looks) - granted))  # a first batch that is larger than what was granted
+        return looks
+
     async def _look(self, question: "_Question") -> list[Look]:
         """The plan; before it says "nothing" or "no" of a stream, its domain is synced (F8)."""
         while True:
-            looks = self.planner.look(question.requests, question.max_bytes)
+            looks = self.planner.look(question.requests, question.max_bytes, oversize=question.oversize)
             stale = question.unsure(looks)
             if not stale:
                 return self._checked(question, looks)
@@ -223,11 +246,12 @@ class FetchService:
 class _Question:
     """One request on its way: what it asks for, of whom, and what is known to be fresh."""
 
-    __slots__ = ("max_bytes", "replicas", "requests", "synced")
+    __slots__ = ("max_bytes", "oversize", "replicas", "requests", "synced")
 
     def __init__(self, planner: Planner, requests: Sequence[PartitionRead], max_bytes: int) -> None:
         self.requests = requests
         self.max_bytes = max_bytes
+        self.oversize = True
         self.replicas = [planner.find_replica(request.stream) for request in requests]
         self.synced: dict[Replica, DrayError | None] = {}
         """Domains that were asked for their tail since the request came; with the error if that failed."""
@@ -274,6 +298,10 @@ def _is_enough(question: "_Question", looks: Sequence[Look], min_bytes: int) -> 
             size += look.size
             batches += look.batches
     return not looks or size >= min_bytes or batches >= MAX_BATCHES
+
+
+def _size(looks: Sequence[Look]) -> int:
+    return sum(look.size for look in looks if isinstance(look, Rows))
 
 
 def _is_damage(error: DrayError | None) -> bool:

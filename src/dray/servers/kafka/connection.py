@@ -36,6 +36,8 @@ from dray.servers.kafka.messages.request_header import RequestHeader
 from dray.servers.kafka.messages.response_header import CODEC as RESPONSE_HEADER
 from dray.servers.kafka.messages.response_header import ResponseHeader
 from dray.servers.kafka.receive import FrameTooLarge, ReceiveBuffer
+from dray.servers.kafka.send import SendQueue
+from dray.servers.kafka.settings import Allowance
 from dray.servers.kafka.support import Api
 from dray.telemetry import logger
 
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
 
 ELEMENT_BYTES: Final = 256
 """What an array element of a request is charged, besides its bytes in the frame."""
-WRITE_HIGH_BYTES: Final = 256 * 1024
 _KEY_AND_VERSION: Final = struct.Struct(">hh")
 _LENGTH: Final = struct.Struct(">i")
 
@@ -84,12 +85,12 @@ class Connection(asyncio.BufferedProtocol):
         self._running_api: Api | None = None
         self._last_turn: Turn | None = None
         self._held_bytes = 0
-        self.unsent_bytes = 0
-        """Answers handed to the transport since the client last kept up."""
         self._known = False  # has sent a valid request
         self._produces = False  # has sent records
         self._ending: str | None = None
         self._reading = True
+        self._out: SendQueue | None = None
+        self._account = core.line.account()
         self._writable = True
         self._eof = False
         self._half_closes = True
@@ -99,8 +100,18 @@ class Connection(asyncio.BufferedProtocol):
         self._touched = True
         self._taken = 0
         self._active_ns = 0
-        self._stuck: tuple[int, int] = (-1, 0)
-        self._stalled: tuple[int, int] = (-1, 0)
+        self._made_ns = 0
+        self._swept_ns = 0
+        self._half = -1  # the number of the frame that is being watched
+        self._half_bytes = 0
+        self._half_ns = 0
+        self.quiet_ns = 0
+        """How long its half request has come slower than `slowest_rate`, while it was read from."""
+        self._stalled: tuple[int, int] = (-1, 0)  # what the client had taken, and since when
+
+    @property
+    def _allowance(self) -> Allowance:
+        return self._core.known if self._known else self._core.stranger
 
     @property
     def address(self) -> str:
@@ -115,13 +126,15 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         name = transport.get_extra_info("peername") or ("", 0)
-        self._peer = Peer(address=str(name[0]), port=int(name[1]), listener=self._listener)
-        self._active_ns = self._core.clock.boot_ns()
-        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        self._peer = Peer(
+            address=str(name[0]), port=int(name[1]), listener=self._listener, account=self._account
+        )  # fmt: skip
+        self._active_ns = self._made_ns = self._swept_ns = self._core.clock.boot_ns()
+        self._out = SendQueue(self._transport)
         self._half_closes = transport.get_extra_info("sslcontext") is None
         refusal = self._core.enter(self)
         if refusal is not None:
-            self.end(refusal, told=not self._core.first_time(refusal))
+            self.end(refusal)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer.tail()
@@ -141,13 +154,20 @@ class Connection(asyncio.BufferedProtocol):
         return self._half_closes  # the client may still read: what it asked is answered first
 
     def pause_writing(self) -> None:
+        assert self._out is not None
+        self._out.pause()
         self._writable = False
         self._read_while(False)
 
     def resume_writing(self) -> None:
-        self._writable = True
-        self.forget_unsent()
-        self.go_on()
+        assert self._out is not None
+        self._out.resume()
+        self._writable = self._out.open
+        self._account.keep_unsent(self._out.unsent_bytes)
+        if self._writable:
+            self.go_on()
+        else:
+            self._end_if_done()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
@@ -155,7 +175,9 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = False
         self._forget_queue()
         self._cancel([exchange for exchange in self._answers if exchange.route.api.cancellable])
-        self.forget_unsent()
+        if self._out is not None:
+            self._out.drop()
+        self._account.keep_unsent(0)
         self._buffer.close()
         self._budget.leave(self)
         self._core.relief.leave(self)
@@ -178,6 +200,7 @@ class Connection(asyncio.BufferedProtocol):
                 frame = self._buffer.next_frame()
                 self._drained = frame is None
                 if frame is None:
+                    may_take = self._may_take()  # how large its frame is may be known only now
                     break
                 self._taken += 1
                 self._take(frame)
@@ -196,13 +219,13 @@ class Connection(asyncio.BufferedProtocol):
         if self._ending is not None or not self._writable:
             return False
         if self._answers and (
-            len(self._answers) >= self._limits.connection_inflight_requests
-            or self._held_bytes >= self._limits.connection_inflight_bytes
+            len(self._answers) >= self._allowance.inflight_requests
+            or self._held_bytes >= self._allowance.inflight_bytes
         ):
             return False
         if self._produces and not self._core.relief.admits(self):
             return False  # SV2
-        return self._budget.admits(self, self._buffer.unread > 0)  # KP14
+        return self._budget.admits(self, self._buffer.unread > 0, self._buffer.need)  # KP14
 
     def _read_while(self, wanted: bool) -> None:
         """Read from the socket exactly while another frame may be taken (KP14)."""
@@ -220,9 +243,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _frame_limit(self, key: int) -> int:
         api = self._core.matrix.get(key)
-        if api is not None and api.bulk:
-            return self._limits.frame_bytes
-        return self._limits.request_bytes if self._known else self._limits.first_request_bytes
+        return self._allowance.frame_bytes if api is not None and api.bulk else self._allowance.request_bytes
 
     def _take(self, frame: memoryview) -> None:
         key, version = _KEY_AND_VERSION.unpack_from(frame)
@@ -247,13 +268,14 @@ class Connection(asyncio.BufferedProtocol):
         header, _, _ = decode(REQUEST_HEADER.read[1], frame, 0)
         api = self._core.matrix.get(key)
         if api is None or key != API_VERSIONS:
-            logger().warning(
-                telemetry.REQUEST_UNSUPPORTED,
-                address=self._peer.address,
-                key=key,
-                version=version,
-                client_id=header.client_id,
-            )
+            if self._core.first_time("unsupported request"):
+                logger().warning(
+                    telemetry.REQUEST_UNSUPPORTED,
+                    address=self._peer.address,
+                    key=key,
+                    version=version,
+                    client_id=header.client_id,
+                )
             self.end("unsupported request", told=True)
             return
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[entry(api)])
@@ -393,24 +415,20 @@ class Connection(asyncio.BufferedProtocol):
             exchange = answers.popleft()
             parts += exchange.parts
             size += self._drop(exchange)
-        if not parts or self._lost or self._transport is None:
+        if not parts or self._lost or self._out is None:
             return
         self._core.sent_bytes += size
         try:
-            if len(parts) == 1:
-                self._transport.write(parts[0])
-            else:
-                self._transport.writelines(parts)
+            self._out.put(parts, size)
         except TypeError as error:  # a handler gave something that is no buffer; the stream is broken now
             logger().error(telemetry.HANDLER_FAILED, api=None, version=None, exc_info=error)
-            self._transport.abort()
-        if not self._writable:
-            self.unsent_bytes += size
-            self._core.unsent_bytes += size
-
-    def forget_unsent(self) -> None:
-        self._core.unsent_bytes -= self.unsent_bytes
-        self.unsent_bytes = 0
+            self._out.drop()
+            if self._transport is not None:
+                self._transport.abort()
+        if not self._out.open:
+            self._writable = False
+            self._read_while(False)
+            self._account.keep_unsent(self._out.unsent_bytes)
 
     def _drop(self, exchange: Exchange) -> int:
         """Forget a finished exchange; returns the size of its answer."""
@@ -425,7 +443,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._ending is None:
             self._ending = reason
             telemetry.ENDED.labels(reason).inc()
-            if not told:
+            if not told and self._core.first_time(reason):
                 logger().info(
                     telemetry.CONNECTION_ENDED,
                     reason=reason,
@@ -456,6 +474,8 @@ class Connection(asyncio.BufferedProtocol):
     def _end_if_done(self) -> None:
         if self._answers or self._lost or self._transport is None:
             return
+        if self._out is not None and not self._out.is_empty:
+            return  # what is owed goes out first
         if self._ending is not None or (self._eof and self._drained):
             self._transport.close()
 
@@ -476,29 +496,47 @@ class Connection(asyncio.BufferedProtocol):
             self.end("idle")
         elif not self._buffer.unread:
             self._buffer.rest()
+        if not self._known and self._ending is None and now_ns - self._made_ns > self._core.first_ns:
+            self.end("no valid request")
         self._sweep_frame(now_ns)
         self._sweep_writes(now_ns)
+        self._swept_ns = now_ns
 
     def _sweep_frame(self, now_ns: int) -> None:
-        unread = self._buffer.unread
-        if not unread or not self._reading:
-            self._stuck = (-1, 0)
-        elif self._stuck[0] != self._taken:
-            self._stuck = (self._taken, now_ns)
-        else:
+        unread, passed_ns = self._buffer.unread, now_ns - self._swept_ns
+        if not unread or self._half != self._taken:
+            self._half, self._half_ns, self.quiet_ns = (self._taken if unread else -1), 0, 0
+        elif self._reading:
+            self._half_ns += passed_ns
+            came = (unread - self._half_bytes) * 1_000_000_000
+            self.quiet_ns = 0 if came >= self._limits.slowest_rate * passed_ns else self.quiet_ns + passed_ns
             # Large requests may take longer, but not while others wait for the memory they hold.
             extra = 0 if self._budget.waiting else unread * 1_000_000_000 // self._limits.slowest_rate
-            if now_ns - self._stuck[1] > self._core.frame_ns + extra:
+            if self._half_ns > self._core.frame_ns + extra:
                 self.end("request incomplete")
+        self._half_bytes = unread
+
+    def shed(self) -> None:
+        """Others need the memory of the half request."""
+        self.end("request incomplete")
+        self._buffer.close()
 
     def _sweep_writes(self, now_ns: int) -> None:
-        waiting = 0 if self._transport is None else self._transport.get_write_buffer_size()
-        if not waiting:
-            self._stalled = (-1, 0)
-        elif self._stalled[0] != waiting:
-            self._stalled = (waiting, now_ns)
-        elif now_ns - self._stalled[1] > self._core.write_ns:
-            self.abort("answers not taken")
+        """Cut a client that takes nothing, or too little while others wait for the memory of its answers (KP16)."""
+        if self._out is None:
+            return
+        unsent, taken = self._out.unsent_bytes, self._out.taken_bytes
+        self._account.keep_unsent(unsent)
+        before, since_ns = self._stalled
+        crowded = self._core.line.waiting > 0
+        least = self._limits.slowest_rate * (now_ns - since_ns) // 1_000_000_000 if crowded else 0
+        if not unsent or before < 0 or (not crowded and taken > before):
+            self._stalled = (taken, now_ns)
+        elif now_ns - since_ns > (self._core.crowded_ns if crowded else self._core.write_ns):
+            if taken - before > least:
+                self._stalled = (taken, now_ns)
+            else:
+                self.abort("answers not taken")
 
 
 def _frame(header: list[Buffer], body: list[Buffer]) -> list[Buffer]:

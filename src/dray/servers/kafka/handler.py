@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol
 import msgspec
 
 from dray.clock import Clock
+from dray.fetch.line import Account
 from dray.fetch.offsets import OffsetService as LogOffsets
 from dray.fetch.service import FetchService
 from dray.groups.offsets import OffsetService
@@ -70,12 +71,14 @@ class Services:
 class Peer:
     """Who is at the other end of a connection."""
 
-    __slots__ = ("address", "listener", "port", "software_name", "software_version")
+    __slots__ = ("account", "address", "listener", "port", "software_name", "software_version")
 
-    def __init__(self, *, address: str, port: int, listener: str) -> None:
+    def __init__(self, *, address: str, port: int, listener: str, account: Account | None = None) -> None:
         self.address: Final = address
         self.port: Final = port
         self.listener: Final = listener
+        self.account: Final = account
+        """What it may have of records in memory; None: as much as it likes."""
         self.software_name = ""
         """What the client says it is, once it has sent ApiVersions."""
         self.software_version = ""

@@ -93,6 +93,11 @@ class ReceiveBuffer:
     def unread(self) -> int:
         return self._end - self._start
 
+    @property
+    def need(self) -> int:
+        """What the unfinished frame takes with its length field, as declared; 0: not known yet."""
+        return self._need
+
     def tail(self) -> memoryview:
         """Free memory to receive into; never empty."""
         free = self._size - self._end

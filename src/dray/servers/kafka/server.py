@@ -6,8 +6,13 @@
 Leaving the block stops accepting, answers what was taken, and closes.
 
 Invariants
-    KP16  At each sweep, answers that clients have not taken are at most the
-          limit: the connections that hold the most are closed.
+    KP16  Nobody is cut for being slow, only for standing still: a client
+          that has taken no byte for `write_timeout`, or, while others wait
+          for the memory of its answers, less than `slowest_rate` over
+          `CROWDED_S`.
+    KP19  While connections wait for memory, half requests that have come
+          slower than `slowest_rate` for QUIET_NS are dropped, the quietest
+          first, until the limit is kept.
 """
 
 import asyncio
@@ -20,6 +25,7 @@ from typing import Final, Self
 
 from dray.clock import Clock
 from dray.errors import Unavailable
+from dray.fetch.line import Line
 from dray.servers.kafka import telemetry
 from dray.servers.kafka.budget import Budget
 from dray.servers.kafka.connection import Connection
@@ -33,6 +39,9 @@ from dray.telemetry import logger
 
 SWEEP_S: Final = 1.0
 BACKLOG: Final = 1024
+QUIET_NS: Final = 2_000_000_000
+CROWDED_S: Final = 15.0
+"""Long enough that a slow reader is seen to read: its system takes megabytes at a time."""
 
 
 class CannotListen(Unavailable):
@@ -67,22 +76,26 @@ class Core:
         self.services: Final = services
         self.matrix: Final = matrix
         self.limits: Final = limits
+        self.stranger: Final = limits.stranger
+        self.known: Final = limits.known
         self.clock: Final = clock
         self.tasks: Final = tasks
         self.routes: Final = Routes(matrix)
         self.budget: Final = Budget(limits.process_inflight_bytes)
         self.relief: Final = Relief(pressure, tasks)
+        self.line: Final = Line(limits.unsent_bytes)
         self.idle_ns: Final = int(limits.idle_timeout.total_seconds() * 1e9)
+        self.first_ns: Final = int(limits.first_request_timeout.total_seconds() * 1e9)
         self.frame_ns: Final = int(limits.frame_timeout.total_seconds() * 1e9)
         self.write_ns: Final = int(limits.write_timeout.total_seconds() * 1e9)
+        self.crowded_ns: Final = min(self.write_ns, int(CROWDED_S * 1e9))
         self.connections: Final[dict[Connection, None]] = {}
         self.empty: Final = asyncio.Event()
         self.empty.set()
         self.received_bytes = 0
         self.sent_bytes = 0
-        self.unsent_bytes = 0
         self.stopping = False
-        self._told: set[str] = set()
+        self._told: Counter[str] = Counter()
         self._addresses: Counter[str] = Counter()
 
     def enter(self, connection: Connection) -> str | None:
@@ -111,22 +124,30 @@ class Core:
             self.empty.set()
 
     def first_time(self, reason: str) -> bool:
-        """Whether this is the first such refusal since the last sweep: a flood of them is one line."""
-        first = reason not in self._told
-        self._told.add(reason)
-        return first
+        """Whether this is the first such end since the last sweep: a flood of them is two lines a second."""
+        self._told[reason] += 1
+        return self._told[reason] == 1
 
     def sweep(self, now_ns: int) -> None:
-        """End what hangs and report; then close the slowest readers while answers pile up (KP16)."""
+        """End what hangs, and report."""
+        for reason, count in self._told.items():
+            if count > 1:
+                logger().info(telemetry.MORE_ENDED, reason=reason, count=count - 1)
         self._told.clear()
         for connection in list(self.connections):
             connection.sweep(now_ns)
-        while self.unsent_bytes > self.limits.unsent_bytes:
-            slowest = max(self.connections, key=lambda connection: connection.unsent_bytes)
-            assert slowest.unsent_bytes, "the sum is kept by the connections"
-            slowest.abort("answers not taken")
-            slowest.forget_unsent()
+        self._shed()
         self.report()
+
+    def _shed(self) -> None:
+        """While others wait for memory, the half requests that progress least go (KP19)."""
+        if not self.budget.waiting:
+            return
+        quiet = [connection for connection in self.connections if connection.quiet_ns >= QUIET_NS]
+        for connection in sorted(quiet, key=lambda one: one.quiet_ns, reverse=True):
+            if not self.budget.is_over:
+                return
+            connection.shed()
 
     def report(self) -> None:
         """Bring the metrics that are counted by hand up to date."""
@@ -134,7 +155,8 @@ class Core:
         telemetry.SENT.inc(self.sent_bytes)
         self.received_bytes = self.sent_bytes = 0
         telemetry.HELD.set(self.budget.held_bytes)
-        telemetry.UNSENT.set(self.unsent_bytes)
+        telemetry.UNSENT.set(self.line.unsent_bytes)
+        telemetry.LINE.set(self.line.waiting)
         telemetry.WAITING.set(self.budget.waiting)
         telemetry.PAUSED.set(self.relief.waiting)
 

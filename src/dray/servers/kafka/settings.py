@@ -42,6 +42,9 @@ class KafkaSettings(Section):
     first_request_bytes: Size = Size("128KiB")
     """The largest request without records before the first valid one of a connection: a stranger gets little."""
 
+    first_frame_bytes: Size = Size("2MiB")
+    """The same for a request that carries records: some clients begin with one, and a batch has to fit."""
+
     connection_inflight_bytes: Size = Size("64MiB")
     """Stop reading from a connection while its unanswered requests hold this much; one request always fits."""
 
@@ -52,16 +55,19 @@ class KafkaSettings(Section):
     """Stop reading from all connections while requests and receive buffers hold this much."""
 
     unsent_bytes: Size = Size("256MiB")
-    """Answers that clients have not taken; above this, the connections with the most are closed."""
+    """Answers that are being made or that clients have not taken; above this, fetches get less, or wait in line."""
 
     idle_timeout: _Positive = timedelta(minutes=10)
     """Close a connection without a request for this long (Kafka's connections.max.idle.ms)."""
+
+    first_request_timeout: _Positive = timedelta(seconds=30)
+    """Close a connection whose first valid request is not here after this."""
 
     frame_timeout: _Positive = timedelta(seconds=30)
     """Close a connection whose request is not complete after this and the time of its bytes at `slowest_rate`."""
 
     slowest_rate: Size = Size("64KiB")
-    """Bytes a second that a large request must keep up."""
+    """Bytes a second that a large request must keep up; and a reader, while others wait for its memory."""
 
     write_timeout: _Positive = timedelta(seconds=60)
     """Close a connection whose client has taken no byte of a waiting answer for this long."""
@@ -77,6 +83,11 @@ class KafkaSettings(Section):
             raise ValueError(
                 "kafka.first_request_bytes must be at least 4KiB, kafka.request_bytes not below it, "
                 "and kafka.frame_bytes not below that"
+            )
+        if not max(self.first_request_bytes, _SMALLEST_FRAME) <= self.first_frame_bytes <= self.frame_bytes:
+            raise ValueError(
+                "kafka.first_frame_bytes must be at least 2MiB and kafka.first_request_bytes, "
+                "and at most kafka.frame_bytes"
             )
         if not 0 < self.connection_inflight_bytes <= self.process_inflight_bytes:
             raise ValueError("kafka.connection_inflight_bytes must be from 1B to kafka.process_inflight_bytes")
@@ -108,12 +119,46 @@ class Limits:
     frame_bytes: int = 100 * MIB
     request_bytes: int = 8 * MIB
     first_request_bytes: int = 128 * KIB
+    first_frame_bytes: int = 2 * MIB
     connection_inflight_bytes: int = 64 * MIB
     connection_inflight_requests: int = 128
     process_inflight_bytes: int = 512 * MIB
     unsent_bytes: int = 256 * MIB
     idle_timeout: timedelta = timedelta(minutes=10)
+    first_request_timeout: timedelta = timedelta(seconds=30)
     frame_timeout: timedelta = timedelta(seconds=30)
     slowest_rate: int = 64 * KIB
     write_timeout: timedelta = timedelta(seconds=60)
     stop_timeout: timedelta = timedelta(seconds=10)
+
+    @property
+    def stranger(self) -> "Allowance":
+        """For a connection that has not sent a valid request yet."""
+        return Allowance(
+            request_bytes=self.first_request_bytes,
+            frame_bytes=self.first_frame_bytes,
+            inflight_bytes=self.connection_inflight_bytes,
+            inflight_requests=self.connection_inflight_requests,
+        )
+
+    @property
+    def known(self) -> "Allowance":
+        """For a connection that speaks the protocol. Who it is will make a difference here, and nowhere else."""
+        return Allowance(
+            request_bytes=self.request_bytes,
+            frame_bytes=self.frame_bytes,
+            inflight_bytes=self.connection_inflight_bytes,
+            inflight_requests=self.connection_inflight_requests,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """What one connection may have; it depends on what is known of its client."""
+
+    request_bytes: int
+    """Of a request without records."""
+    frame_bytes: int
+    """Of a request with records."""
+    inflight_bytes: int
+    inflight_requests: int

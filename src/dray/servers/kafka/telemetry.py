@@ -18,6 +18,7 @@ RECEIVED: Final = counter("dray_kafka_received_bytes_total", "Bytes read from cl
 SENT: Final = counter("dray_kafka_sent_bytes_total", "Bytes of answers.")
 HELD: Final = gauge("dray_kafka_held_bytes", "Bytes of requests and receive buffers held by connections.")
 UNSENT: Final = gauge("dray_kafka_unsent_bytes", "Bytes of answers that clients have not taken.")
+LINE: Final = gauge("dray_kafka_fetches_in_line", "Fetches that wait for the memory of other answers.")
 WAITING: Final = gauge(
     "dray_kafka_connections_waiting", "Connections not read from because the process holds too much."
 )
@@ -26,6 +27,9 @@ PAUSED: Final = gauge("dray_kafka_producers_paused", "Connections not read from 
 LISTENING: Final = event("kafka.listening", "a listener accepts connections")
 STOPPED: Final = event("kafka.stopped", "the server has stopped; `cut` connections did not finish in time")
 CONNECTION_ENDED: Final = event("kafka.connection_ended", "the server closed a connection, and why")
+MORE_ENDED: Final = event(
+    "kafka.more_connections_ended", "the server closed `count` more connections in this second, for the same reason"
+)
 REQUEST_UNSUPPORTED: Final = event(
     "kafka.request_unsupported", "a client sent an API key or version it was not offered"
 )

@@ -42,14 +42,20 @@ async def handle(request: FetchRequest, context: Context) -> FetchResponse:
     ]
     reads = [read for _, found in places for read in found if isinstance(read, PartitionRead)]
     refused = len(reads) < sum(len(found) for _, found in places)
-    answers = iter(
-        await context.services.fetch.fetch(
-            reads,
-            min_bytes=request.min_bytes,
-            max_bytes=request.max_bytes,
-            max_wait_ms=0 if refused or not reads else request.max_wait_ms,
+    account = context.peer.account
+    try:
+        answers = iter(
+            await context.services.fetch.fetch(
+                reads,
+                min_bytes=request.min_bytes,
+                max_bytes=request.max_bytes,
+                max_wait_ms=0 if refused or not reads else request.max_wait_ms,
+                account=account,
+            )
         )
-    )
+    finally:
+        if account is not None:
+            account.forget_plan()  # from here to the connection nothing is awaited: it counts what it has not sent
     aborted = () if request.isolation_level == _READ_COMMITTED else None
     responses = []
     for topic, found in places:
