@@ -41,6 +41,7 @@ def plain_request(frame: Buffer) -> Plain | None:
         for _ in range(cursor.count(3)):
             name = cursor.text(cursor.count(1))
             partitions = cursor.count(6)
+            cursor.require(not rows or rows[-1][0] != name)  # rows of two topics with one name could not be told apart
             cursor.require(0 < partitions <= MOST_ROWS - len(rows))
             rows += [cursor.partition(name) for _ in range(partitions)]
             cursor.nothing()

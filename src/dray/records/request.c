@@ -1,5 +1,7 @@
 #include "kernel.h"
 
+#include <string.h>
+
 /* A plain Produce request, read in one go.
  *
  *     key i16 | version i16 | correlation i32 | client id (i16, bytes) | tags
@@ -100,6 +102,7 @@ static int read_partition(cursor *frame, dray_row *row) {
 int dray_plain(const uint8_t *bytes, int64_t size, dray_request *request, dray_row *rows, int64_t room) {
     cursor frame = {bytes, 0, size};
     int64_t topics, partitions, name_at, name_size;
+    const dray_row *before = NULL;
     request->rows = 0;
     if (!read_head(&frame, request) || !counted(&frame, &topics, 3)) return 0;
     for (int64_t topic = 0; topic < topics; topic++) {
@@ -107,12 +110,15 @@ int dray_plain(const uint8_t *bytes, int64_t size, dray_request *request, dray_r
         name_at = frame.at;
         frame.at += name_size;
         if (!dray_is_utf8(bytes + name_at, name_size) || !counted(&frame, &partitions, 6)) return 0;
+        if (before && before->name_size == name_size && !memcmp(bytes + before->name_at, bytes + name_at, (size_t)name_size))
+            return 0; /* rows of two topics with one name could not be told apart */
         if (!partitions || partitions > room - request->rows) return 0;
         for (int64_t partition = 0; partition < partitions; partition++) {
             dray_row *row = &rows[request->rows++];
             row->name_at = name_at;
             row->name_size = name_size;
             if (!read_partition(&frame, row)) return 0;
+            before = row;
         }
         if (!nothing(&frame)) return 0;
     }

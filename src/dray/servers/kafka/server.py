@@ -24,6 +24,7 @@ from dray.servers.kafka.budget import Budget
 from dray.servers.kafka.connection import Connection
 from dray.servers.kafka.dispatch import Routes
 from dray.servers.kafka.handler import Services
+from dray.servers.kafka.orders import Orders
 from dray.servers.kafka.relief import Pressure, Relief
 from dray.servers.kafka.settings import Limits
 from dray.servers.kafka.support import Matrix
@@ -68,6 +69,7 @@ class Core:
         self.routes: Final = Routes(matrix)
         self.budget: Final = Budget(limits.process_inflight_bytes)
         self.relief: Final = Relief(pressure, tasks)
+        self.orders: Final = Orders(clock, tasks)
         self.idle_ns: Final = int(limits.idle_timeout.total_seconds() * 1e9)
         self.frame_ns: Final = int(limits.frame_timeout.total_seconds() * 1e9)
         self.write_ns: Final = int(limits.write_timeout.total_seconds() * 1e9)
@@ -228,6 +230,7 @@ class KafkaServer:
             connection.abort("stop deadline")
         await core.empty.wait()
         core.relief.close()
+        core.orders.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
         core.report()

@@ -27,6 +27,7 @@ from dray.servers.kafka.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from dray.servers.kafka.plain import Plain
 from dray.topics.errors import UnknownTopic
 
 _ACKS: Final = (-1, 0, 1)
@@ -204,4 +205,4 @@ def _refused(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
     )
 
 
-ENDPOINT: Final = Endpoint(handle=handle, refuse=refuse)
+ENDPOINT: Final = Endpoint(handle=handle, refuse=refuse, plain=Plain(_failure))
