@@ -10,7 +10,11 @@ setup(
     ext_modules=[
         Extension(
             "dray.records._kernel",
-            sources=["src/dray/records/_kernelmodule.c", "src/dray/records/kernel.c"],
+            sources=[
+                "src/dray/records/_kernelmodule.c",
+                "src/dray/records/kernel.c",
+                "src/dray/records/request.c",
+            ],
             depends=["src/dray/records/kernel.h"],
             extra_compile_args=["-O3", "-Wall", "-Wextra"],
             optional=True,

@@ -1,12 +1,13 @@
-/* Fuzzes kernel.c under sanitizers; built and run by fuzz_kernel.py.
+/* Fuzzes kernel.c and request.c under sanitizers; built and run by fuzz_kernel.py.
  *
  * Every input is copied into an allocation of exactly its size, and every
  * output buffer has exactly the counted size: Python's own buffers are larger
  * than they say, so a read one byte too far would go unseen there.
  *
- *     fuzz_kernel SEEDS CASES SEED
+ *     fuzz_kernel RECORDS FRAMES CASES SEED
  *
- * SEEDS: repeated (u32 count, u32 size, bytes), little-endian.
+ * RECORDS and FRAMES: repeated (u32 count, u32 size, bytes), little-endian;
+ * the count is that of the records, or of the partitions in a frame.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -219,32 +220,75 @@ static void one_case(const sample *from, uint64_t *accepted) {
     free(data);
 }
 
+/* ---- Produce requests ---- */
+
+static void check_row(const dray_row *row, const uint8_t *frame, int64_t size) {
+    dray_summary summary;
+    dray_place place;
+    must(row->name_at >= 0 && row->name_size >= 0 && row->name_size <= size - row->name_at, "a name in the frame");
+    must(row->start >= 0 && row->end - row->start >= 61 && row->end <= size, "a batch in the frame");
+    must(row->count > 0, "records in a batch");
+    int fault = dray_scan(frame + row->start + 61, row->end - row->start - 61, row->count, 0, &summary, &place);
+    must(fault == DRAY_OK && summary.first_null_key == row->first_null_key, "request and scan give one verdict");
+}
+
+static void one_frame(const sample *from, uint64_t *accepted) {
+    uint32_t room = from->size + 8;
+    uint8_t *draft = exactly(room);
+    memcpy(draft, from->bytes, from->size);
+    uint32_t size = damage(draft, from->size, room);
+    uint8_t *frame = exactly(size);
+    memcpy(frame, draft, size);
+    free(draft);
+    int64_t most = dice(4) ? from->count : (int64_t)dice(from->count + 1);
+    dray_row *rows = exactly((size_t)most * sizeof *rows);
+    dray_request request;
+    if (dray_plain(frame, size, &request, rows, most)) {
+        must(request.rows > 0 && request.rows <= most, "no more rows than there is room");
+        for (int64_t row = 0; row < request.rows; row++) check_row(&rows[row], frame, size);
+        ++*accepted;
+    }
+    free(rows);
+    free(frame);
+}
+
 static uint32_t u32(FILE *file, int *more) {
     uint8_t raw[4];
     *more = fread(raw, 1, 4, file) == 4;
     return *more ? (uint32_t)raw[0] | (uint32_t)raw[1] << 8 | (uint32_t)raw[2] << 16 | (uint32_t)raw[3] << 24 : 0;
 }
 
-int main(int argc, char **argv) {
-    if (argc != 4) return 2;
-    FILE *file = fopen(argv[1], "rb");
-    if (!file) return 2;
-    static sample samples[4096];
+#define MOST 4096
+
+static size_t load(const char *name, sample *samples) {
+    FILE *file = fopen(name, "rb");
     size_t held = 0;
-    for (int more = 1; held < 4096;) {
+    if (!file) exit(2);
+    for (int more = 1; held < MOST;) {
         samples[held].count = u32(file, &more);
         if (!more) break;
         samples[held].size = u32(file, &more);
         samples[held].bytes = exactly(samples[held].size);
-        if (fread(samples[held].bytes, 1, samples[held].size, file) != samples[held].size) return 2;
+        if (fread(samples[held].bytes, 1, samples[held].size, file) != samples[held].size) exit(2);
         held++;
     }
     fclose(file);
-    if (!held) return 2;
-    uint64_t cases = strtoull(argv[2], NULL, 10), accepted = 0;
-    state = strtoull(argv[3], NULL, 10);
-    for (uint64_t done = 0; done < cases; done++) one_case(&samples[dice(held)], &accepted);
-    for (size_t at = 0; at < held; at++) free(samples[at].bytes);
-    printf("%" PRIu64 " %" PRIu64 "\n", cases, accepted);
+    if (!held) exit(2);
+    return held;
+}
+
+int main(int argc, char **argv) {
+    static sample records[MOST], frames[MOST];
+    if (argc != 5) return 2;
+    size_t lists = load(argv[1], records), requests = load(argv[2], frames);
+    uint64_t cases = strtoull(argv[3], NULL, 10), accepted = 0, plain = 0;
+    state = strtoull(argv[4], NULL, 10);
+    for (uint64_t done = 0; done < cases; done++) {
+        one_case(&records[dice(lists)], &accepted);
+        one_frame(&frames[dice(requests)], &plain);
+    }
+    for (size_t at = 0; at < lists; at++) free(records[at].bytes);
+    for (size_t at = 0; at < requests; at++) free(frames[at].bytes);
+    printf("%" PRIu64 " %" PRIu64 " %" PRIu64 "\n", cases, accepted, plain);
     return 0;
 }

@@ -7,6 +7,12 @@ a torn object. Concurrent puts into one directory share its sync, which starts
 after the last of their links: a disk tells a failure once, so a second sync
 beside the one that failed would be told that all is well.
 
+A name with a wal id needs no link: nobody else puts it, and nobody reads it
+before a commit names it, which comes after the put. Its file is made under
+that name at once, which is create-only too and spares the journal of the file
+system a second commit. A crash may leave it torn (ADR-0022): then no commit
+names it, and it is swept with the other orphans, by its name alone.
+
 A name that exists is settled by syncing the file and its directory and
 comparing the bytes: whoever linked it may have died before its own sync.
 
@@ -17,6 +23,9 @@ under its hands starts again.
 Invariants
     O6  A name is linked only to a file whose sync returned, and a put is
         acknowledged only after a sync of its directory that began later.
+    O10  Only a name that is given once may lead to a torn file, and only if
+         its put was not acknowledged. A put that fails takes its file away, or
+         says that nobody knows.
     O7  After a failed sync of a directory nothing in it is acknowledged any
         more by this process (D2).
 """
@@ -29,10 +38,10 @@ from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
 from dray.buffers import Buffer
-from dray.disk import Disk, SyncFailed
+from dray.disk import Disk, File, SyncFailed
 from dray.errors import Conflict, DrayError, NotFound, Unavailable
 from dray.ids import Entropy, SystemEntropy
-from dray.objects.paths import check_name, check_prefix, is_name
+from dray.objects.paths import check_name, check_prefix, is_given_once, is_name
 from dray.objects.port import AlreadyExists, NoSuchObject, ObjectInfo, PutUnknown, StoreUnavailable
 from dray.objects.ranges import check_length, check_range, short
 from dray.objects.readback import equal, total_bytes
@@ -45,6 +54,7 @@ _MADE_MAX: Final = 4096
 P = ParamSpec("P")
 T = TypeVar("T")
 _Entries = list[ObjectInfo | str]
+_Place = Callable[[Path, Sequence[Buffer]], bool]
 
 
 class FileObjects:
@@ -77,7 +87,8 @@ class FileObjects:
         await self._attempt(self._puts, self._sweep)
 
     async def put(self, path: str, parts: Sequence[Buffer]) -> None:
-        if not await self._attempt(self._puts, self._put, self._root / check_name(path), parts):
+        place = self._create if is_given_once(path) else self._place
+        if not await self._attempt(self._puts, self._put, place, self._root / check_name(path), parts):
             raise AlreadyExists("the name holds other bytes", name=path)
 
     async def get(self, path: str, start: int = 0, end: int | None = None) -> memoryview:
@@ -131,20 +142,48 @@ class FileObjects:
         for name in self._disk.list(self._temporary):
             self._disk.remove(self._temporary / name)
 
-    def _put(self, target: Path, parts: Sequence[Buffer]) -> bool:
+    def _put(self, place: _Place, target: Path, parts: Sequence[Buffer]) -> bool:
         """Whether the name now durably holds these bytes; else it durably holds others."""
         sync = self._sync_of(target.parent)
         if sync.failed:
             raise PutUnknown("an earlier sync of this directory failed: check the disk, then restart", path=target)
-        mine = self._place(target, parts)
+        mine = place(target, parts)
         try:
-            sync.run()  # O6: after the link, before the ack
+            sync.run()  # O6: after the name was made, before the ack
         except DrayError as error:
             raise PutUnknown("the object has its name, but the disk did not confirm it", path=target) from error
         return mine
 
     def _sync_of(self, directory: Path) -> "_SharedSync":
         return self._syncs.setdefault(directory, _SharedSync(directory, self._disk))
+
+    def _create(self, target: Path, parts: Sequence[Buffer]) -> bool:
+        """Write the bytes under their name at once; False if it holds others. The directory is left to be synced."""
+        try:
+            file = self._new_file(target)
+        except Conflict:
+            return self._settle(target, parts)
+        try:
+            _fill(file, target, parts)
+        except Exception as error:
+            self._take_back(target, error)  # O10
+            raise
+        return True
+
+    def _new_file(self, target: Path) -> File:
+        self._make_dirs(target.parent)
+        try:
+            return self._disk.create(target)
+        except NotFound:  # the directory is gone
+            self._made.clear()
+            self._make_dirs(target.parent)
+            return self._disk.create(target)
+
+    def _take_back(self, target: Path, cause: Exception) -> None:
+        try:
+            self._disk.remove(target)
+        except DrayError:
+            raise PutUnknown("the object is torn and could not be taken away", path=target) from cause
 
     def _place(self, target: Path, parts: Sequence[Buffer]) -> bool:
         """Bring the bytes under their name; False if it holds others. The directory is left to be synced."""
@@ -157,10 +196,10 @@ class FileObjects:
         raise StoreUnavailable("temporary files vanish: does something clean this directory?", path=self._temporary)
 
     def _try_to_place(self, target: Path, parts: Sequence[Buffer]) -> bool:
-        self._make_dirs(target.parent)
+        self._make_dirs(self._temporary, target.parent)
         temporary = self._temporary / f"{self._process}-{next(self._names)}"
         try:
-            self._write(temporary, parts)
+            _fill(self._disk.create(temporary), temporary, parts)
             return self._link(temporary, target, parts)
         finally:
             # What can not be removed is swept at the next open; it must not hide how the put went.
@@ -174,16 +213,6 @@ class FileObjects:
             return self._settle(target, parts)
         return True
 
-    def _write(self, temporary: Path, parts: Sequence[Buffer]) -> None:
-        file = self._disk.create(temporary)
-        try:
-            file.write(parts)
-            file.sync()
-        except SyncFailed as error:
-            raise StoreUnavailable("the disk did not take the bytes: nothing was stored", path=temporary) from error
-        finally:
-            file.close()
-
     def _settle(self, target: Path, parts: Sequence[Buffer]) -> bool:
         """Make an existing object durable and compare it (O3)."""
         try:
@@ -193,10 +222,10 @@ class FileObjects:
         found = self._disk.size(target)
         return found == total_bytes(parts) and equal(self._disk.read(target), parts)
 
-    def _make_dirs(self, directory: Path) -> None:
+    def _make_dirs(self, *directories: Path) -> None:
         if len(self._made) > _MADE_MAX:
             self._made.clear()
-        for needed in (self._temporary, directory):
+        for needed in directories:
             if needed not in self._made:
                 self._disk.make_dir(needed)
                 self._made.add(needed)
@@ -227,6 +256,17 @@ class FileObjects:
                 found.append((path, ObjectInfo(path=path, size=stat.size, modified_ms=stat.modified_ms)))
         found.sort(key=lambda entry: entry[0], reverse=True)
         return [entry for _, entry in found]
+
+
+def _fill(file: File, path: Path, parts: Sequence[Buffer]) -> None:
+    """All bytes of a new file, durable."""
+    try:
+        file.write(parts)
+        file.sync()
+    except SyncFailed as error:
+        raise StoreUnavailable("the disk did not take the bytes: nothing was stored", path=path) from error
+    finally:
+        file.close()
 
 
 class _SharedSync:

@@ -71,6 +71,11 @@ def check_prefix(prefix: str) -> str:
     return prefix
 
 
+def is_given_once(name: str) -> bool:
+    """Whether a name carries a wal id: it is put by one process, once, and read only after a commit names it (W1)."""
+    return _WAL.fullmatch(name) is not None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalName:
     """What the name of a WAL object says."""

@@ -37,13 +37,12 @@ class Deadlines:
         self._tick = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def watch(self, answer: Answer, timeout_ms: int) -> Answer:
-        """Give up this answer when its time has passed; a time of 0 or less never passes. Returns the answer."""
+    def watch(self, answer: Answer, timeout_ms: int) -> None:
+        """Give up this answer when its time has passed; a time of 0 or less never passes."""
         if timeout_ms > 0:
             self._new.append((answer, timeout_ms))
             if self._timer is None:
                 self._timer = self._loop.call_later(self._tick_s, self._look)
-        return answer
 
     @property
     def watched(self) -> int:

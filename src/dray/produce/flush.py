@@ -1,7 +1,7 @@
 """Some batches that share an object: their order, their rows, and what each is told."""
 
 import asyncio
-from typing import TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from dray.errors import DrayError
 from dray.machine.commands import Append, pack_rows
@@ -13,7 +13,17 @@ from dray.produce.placing import Placed
 from dray.telemetry import logger
 from dray.wal.codec import Batch
 
-Answer: TypeAlias = "asyncio.Future[Stored]"
+
+class Answer(Protocol):
+    """Who is told what became of a batch: a future, or something cheaper. It must not call back into the lane."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, stored: Stored, /) -> None: ...
+
+    def set_exception(self, error: DrayError, /) -> None: ...
+
+
 Waiting: TypeAlias = tuple[NewBatch, Answer]
 AnyError = TypeVar("AnyError", bound=DrayError)
 
@@ -108,7 +118,8 @@ def fail(answer: Answer, error: DrayError) -> None:
     """Answer with an error. Whoever waits gets it; nobody has to."""
     if not answer.done():
         answer.set_exception(error)
-        answer.exception()
+        if isinstance(answer, asyncio.Future):
+            answer.exception()
 
 
 def because(error: AnyError, cause: Exception) -> AnyError:

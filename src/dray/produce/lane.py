@@ -32,7 +32,7 @@ from dray.produce import telemetry
 from dray.produce.batches import NewBatch, Stored
 from dray.produce.errors import NotStored, Overtaken, Stopping, StoredUnknown
 from dray.produce.flush import Answer, Flush, Waiting, append_of, because, fail, key_of, placed_of, refusal, report
-from dray.produce.pacing import Pace
+from dray.produce.pacing import Crowd, Pace
 from dray.produce.placing import Placer, Spawn
 from dray.produce.pressure import BATCH_OVERHEAD, IndexBudget, Pressure
 from dray.produce.settings import FlushPolicy
@@ -68,6 +68,7 @@ class Lane:
         self._zone = zone
         self._spawn = spawn
         self._loop = asyncio.get_running_loop()
+        self._crowd = Crowd(policy.crowd_linger_ms * 1_000_000)
         self._pace = Pace(policy.appends_per_second, clock.boot_ns())
         self._queue: deque[Waiting] = deque()
         self._queued = 0
@@ -141,6 +142,8 @@ class Lane:
                 company_ns = self._since_ns + policy.linger_ms * 1_000_000 - now_ns
             elif self._puts:
                 return None  # batch while busy
+            else:
+                company_ns = self._crowd.wait_ns(len(self._queue), self._queued, self._since_ns, now_ns)
         return max(company_ns, self._pace.wait_ns(now_ns, braked=self._index.throttled))
 
     async def _wake_in(self, wait_ns: int) -> None:
@@ -154,6 +157,7 @@ class Lane:
         flush = self._cut(now_ns)
         self._flights.append(flush)
         self._pace.begin(now_ns)
+        self._crowd.flushed(len(flush.waiting))
         self._puts += 1
         self._spawn(self._fly(flush))
 

@@ -1,10 +1,41 @@
-"""How often a domain may begin a flush: a token bucket, and a brake."""
+"""When a domain may begin a flush: a token bucket, a brake, and a wait for company."""
 
 from typing import Final
 
 _BURST_S: Final = 1
 _BRAKE_NS: Final = 250_000_000
 """While the index is nearly full, this long passes between two flushes of a domain."""
+
+
+MANY: Final = 16
+"""Batches in one flush from which on a crowd is at work."""
+CROWD_BYTES: Final = 512 * 1024
+"""A crowd's flush that holds as much waits for nobody."""
+
+
+class Crowd:
+    """Whether many small batches come, so that a short wait puts more of them into one object.
+
+    Senders that wait for their answers come back together. Without a wait the
+    first of them begins a flush that the others miss; small flushes cost each
+    batch more than the wait does. So a flush waits until about as many have
+    come as shared the one before, but no longer than `linger_ns`; who comes
+    alone, or with a few, waits for nobody.
+    """
+
+    def __init__(self, linger_ns: int) -> None:
+        self._linger_ns = linger_ns
+        self._expected = 0
+
+    def wait_ns(self, batches: int, size: int, since_ns: int, now_ns: int) -> int:
+        """How long a queue should wait whose oldest batch came at `since_ns`; 0 or less: not at all."""
+        if self._expected < MANY or size >= CROWD_BYTES or batches * 8 >= self._expected * 7:
+            return 0
+        return since_ns + self._linger_ns - now_ns
+
+    def flushed(self, batches: int) -> None:
+        """A flush begins. One that is small by chance does not end a crowd, two do."""
+        self._expected = max(batches, self._expected // 2)
 
 
 class Pace:

@@ -20,6 +20,7 @@ from dray.produce import telemetry
 from dray.produce.batches import NewBatch, Stored
 from dray.produce.deadlines import Deadlines
 from dray.produce.errors import Busy, NotStored, Stopping
+from dray.produce.flush import Answer
 from dray.produce.lane import Lane
 from dray.produce.placing import NoCache, Placer, WrittenObjects
 from dray.produce.pressure import BATCH_OVERHEAD, IndexBudget, Pressure
@@ -75,15 +76,19 @@ class ProduceService:
             Unavailable (NotStored, Overtaken, Stopping): nothing was stored; send it again.
             StoredUnknown: it may have been stored; send it again with the same identity.
         """
+        answer: asyncio.Future[Stored] = self._loop.create_future()
+        self.submit_to(batch, answer)
+        return answer
+
+    def submit_to(self, batch: NewBatch, answer: Answer) -> None:
+        """As `submit`, with an answer of the caller's in place of the future."""
         if self._stopped or self._index.exhausted:
             raise self._refusal()
         size = len(batch[1])
         domain = batch[0] & _DOMAIN
         lane = self._lanes.get(domain) or self._new_lane(domain)
         self.pressure.take(size + BATCH_OVERHEAD)
-        answer: asyncio.Future[Stored] = self._loop.create_future()
         lane.add(batch, answer, size)
-        return answer
 
     async def drain(self) -> None:
         """Take nothing more; return when everything taken was answered."""

@@ -10,6 +10,7 @@ from dray.config import Section, Size
 from dray.machine.commands import MAX_ROWS
 
 REMOTE_LINGER: Final = timedelta(milliseconds=250)
+CROWD_LINGER_MS: Final = 4
 LOCAL_APPENDS: Final = 2_000
 REMOTE_APPENDS: Final = 200
 _LARGEST_FLUSH: Final = Size("256MiB")
@@ -22,7 +23,8 @@ class WalSettings(Section):
 
     linger: timedelta | None = None
     """Collect batches for this long before an object is written. Longer: fewer requests to the store, later answers.
-    Not set: 0 on local files, where batches are collected while a write is under way, and 250ms on remote stores."""
+    Not set: 250ms on remote stores; none on local files, where batches are collected while a write is under way,
+    and for a few milliseconds while many small ones come."""
 
     flush_bytes: Size = Size("4MiB")
     """Write an object without further delay when this much waits. Larger: fewer requests, more memory."""
@@ -68,6 +70,7 @@ class WalSettings(Section):
         hedge = None if local else self.hedge_floor
         return FlushPolicy(
             linger_ms=linger // _MS,
+            crowd_linger_ms=CROWD_LINGER_MS if local and self.linger is None else 0,
             flush_bytes=int(self.flush_bytes),
             flush_batches=self.flush_batches,
             flushes=self.flushes,
@@ -84,6 +87,8 @@ class FlushPolicy:
     """The settings, resolved for one process."""
 
     linger_ms: int = 0
+    crowd_linger_ms: int = 0
+    """Where there is no linger: wait this long at most while many small batches come."""
     flush_bytes: int = 4 << 20
     flush_batches: int = MAX_ROWS
     flushes: int = 4

@@ -2,6 +2,7 @@
 
     one_batch, view_at, batches     look at batches in received bytes, without a copy
     inspect, check_records          validate a produced batch: on the loop, then off it if `is_compressed`
+    plain_request, takes      the same for all batches of a plain Produce request, read in one call
     validate                        both at once
     patched_parts                   a stored batch as it is sent: base offset and leader epoch written
     append_time_parts               a batch with the broker's time (LogAppendTime)
@@ -15,10 +16,10 @@ are in `dray.records.arrow`, which alone needs pyarrow.
 from dray.records.build import NewRecord, build_batch
 from dray.records.codecs import DEFAULT_CAP_BYTES, ScratchPool
 from dray.records.errors import InvalidBatch
-from dray.records.kernel import EXTENSION_LOADED
+from dray.records.kernel import EXTENSION_LOADED, plain_request
 from dray.records.layout import HEADER_SIZE, MAX_TIMESTAMP, NO_TIMESTAMP, Codec
 from dray.records.read import Record, first_at_or_after, newest, records_of
-from dray.records.validate import BatchRules, Validated, check_records, inspect, validate
+from dray.records.validate import BatchRules, Validated, check_records, inspect, takes, validate
 from dray.records.view import BatchView, append_time_parts, batches, one_batch, patched_parts, view_at
 
 __all__ = [
@@ -44,7 +45,9 @@ __all__ = [
     "newest",
     "one_batch",
     "patched_parts",
+    "plain_request",
     "records_of",
+    "takes",
     "validate",
     "view_at",
 ]

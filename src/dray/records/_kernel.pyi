@@ -2,7 +2,9 @@ from collections.abc import Sequence
 
 from dray.buffers import Buffer
 from dray.records.columns import Part, RawColumns
+from dray.records.pure_request import Plain
 
+def plain_request(frame: Buffer) -> Plain | None: ...
 def scan(records: Buffer, count: int, base_timestamp: int) -> tuple[int, int, int]: ...
 def to_columns(parts: Sequence[Part], narrow_limit: int = ...) -> RawColumns: ...
 def write_records(

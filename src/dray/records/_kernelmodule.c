@@ -320,7 +320,54 @@ static PyObject *py_write_records(PyObject *self, PyObject *const *args, Py_ssiz
     return result;
 }
 
+/* ---- plain_request ---- */
+
+#define MOST_ROWS 64
+
+static PyObject *row_tuple(const uint8_t *frame, const dray_row *row) {
+    PyObject *name = PyUnicode_DecodeUTF8((const char *)frame + row->name_at, (Py_ssize_t)row->name_size, NULL);
+    if (!name) return NULL;
+    return Py_BuildValue("(NiLLkiLLLLii)", name, row->partition, (long long)row->start, (long long)row->end,
+                         (unsigned long)row->crc, row->count, (long long)row->least, (long long)row->greatest,
+                         (long long)row->first_null_key, (long long)row->producer_id, row->producer_epoch,
+                         row->base_sequence);
+}
+
+static PyObject *request_tuple(const uint8_t *frame, const dray_request *request, const dray_row *rows) {
+    PyObject *list = PyList_New((Py_ssize_t)request->rows);
+    if (!list) return NULL;
+    for (int64_t index = 0; index < request->rows; index++) {
+        PyObject *row = row_tuple(frame, &rows[index]);
+        if (!row) {
+            Py_DECREF(list);
+            return NULL;
+        }
+        PyList_SET_ITEM(list, (Py_ssize_t)index, row);
+    }
+    return Py_BuildValue("(iiN)", request->correlation_id, request->timeout_ms, list);
+}
+
+static PyObject *py_plain_request(PyObject *self, PyObject *arg) {
+    (void)self;
+    Py_buffer frame;
+    dray_request request;
+    dray_row rows[MOST_ROWS];
+    if (PyObject_GetBuffer(arg, &frame, PyBUF_SIMPLE)) return NULL;
+    int plain;
+    if (frame.len >= RELEASE_GIL_BYTES) {
+        Py_BEGIN_ALLOW_THREADS;
+        plain = dray_plain(frame.buf, frame.len, &request, rows, MOST_ROWS);
+        Py_END_ALLOW_THREADS;
+    } else {
+        plain = dray_plain(frame.buf, frame.len, &request, rows, MOST_ROWS);
+    }
+    PyObject *result = plain ? request_tuple(frame.buf, &request, rows) : Py_NewRef(Py_None);
+    PyBuffer_Release(&frame);
+    return result;
+}
+
 static PyMethodDef methods[] = {
+    {"plain_request", py_plain_request, METH_O, "A Produce request as rows; see dray.records.pure_request."},
     {"scan", (PyCFunction)(void (*)(void))py_scan, METH_FASTCALL, "Check records; see dray.records.pure.scan."},
     {"to_columns", (PyCFunction)(void (*)(void))py_to_columns, METH_FASTCALL,
      "Records to columns; see dray.records.pure.to_columns."},

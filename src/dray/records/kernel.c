@@ -53,7 +53,7 @@ static inline int span(const uint8_t *data, int64_t *at, int64_t stop, int64_t l
     return DRAY_OK;
 }
 
-static int is_utf8(const uint8_t *text, int64_t size) {
+int dray_is_utf8(const uint8_t *text, int64_t size) {
     int64_t at = 0;
     while (at < size) {
         uint8_t lead = text[at++];
@@ -118,7 +118,7 @@ static inline int read_header(const uint8_t *data, int64_t *at, int64_t stop, in
     int fault;
     place->position = *at;
     if ((fault = span(data, at, stop, 0, key_at, key_size))) return fault;
-    if (!is_utf8(data + *key_at, *key_size)) return DRAY_HEADER_KEY;
+    if (!dray_is_utf8(data + *key_at, *key_size)) return DRAY_HEADER_KEY;
     place->position = *at;
     return span(data, at, stop, -1, value_at, value_size);
 }

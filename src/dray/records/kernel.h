@@ -2,8 +2,8 @@
  *
  * No Python in here: these functions parse hostile bytes, and a C harness can
  * fuzz them under sanitizers with allocations of the exact size, which Python's
- * own buffers would hide (tools/fuzz_kernel.c). pure.py and pure_write.py are
- * the twin: same results, same faults, same places (B3). No function reads or
+ * own buffers would hide (tools/fuzz_kernel.c). pure.py, pure_write.py and
+ * pure_request.py are the twin: same results, same faults, same places (B3). No function reads or
  * writes outside its buffers, even if the input changes under its hands (B6).
  */
 #ifndef DRAY_KERNEL_H
@@ -39,6 +39,31 @@ typedef struct {
 /* Check `count` records that must fill `data` exactly. */
 int dray_scan(const uint8_t *data, int64_t size, int64_t count, int64_t base_timestamp, dray_summary *summary,
               dray_place *place);
+
+int dray_is_utf8(const uint8_t *text, int64_t size);
+
+/* ---- a plain Produce request ---- */
+
+typedef struct {
+    int64_t name_at, name_size; /* of its topic, in the frame */
+    int64_t start, end;         /* of the batch, in the frame */
+    int64_t least, greatest, first_null_key;
+    int64_t producer_id;
+    int32_t partition, count, producer_epoch, base_sequence;
+    uint32_t crc;               /* as the batch has it: the caller checks */
+} dray_row;
+
+typedef struct {
+    int32_t correlation_id, timeout_ms;
+    int64_t rows;
+} dray_request;
+
+/* Read the frame of a Produce request (version 9 to 12, no length in front) into rows, one for each partition.
+ *
+ * 1 if it is plain: no tagged field, no transaction, an answer wanted, at most `room` partitions, each with one
+ * uncompressed batch whose header is in order and whose records pass `dray_scan`, nothing behind it. Else 0, and
+ * what is in `request` and `rows` means nothing: such a frame is for the code that can tell what is unusual. */
+int dray_plain(const uint8_t *frame, int64_t size, dray_request *request, dray_row *rows, int64_t room);
 
 /* ---- records to columns: count first, then fill buffers of exactly that size ---- */
 

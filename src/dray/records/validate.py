@@ -50,6 +50,7 @@ from dray.records.layout import (
 from dray.records.lz4 import check_frame
 from dray.records.view import BatchView, one_batch
 
+_ANY_TIME: Final = -(1 << 63), (1 << 63) - 1
 _REFUSED_BITS: Final = APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 
 
@@ -153,22 +154,33 @@ def _judge(records: memoryview, batch: BatchView, rules: BatchRules, now_ms: int
         least, greatest, first_null_key = kernel.scan(records, batch.record_count, batch.base_timestamp)
     except ValueError as error:
         raise refusal(*error.args) from None
-    if not rules.append_time:
-        earliest, latest = _window(rules, now_ms if greatest != NO_TIMESTAMP else None)
-        if least < earliest or greatest > latest:  # the two ends tell for all between them
-            untimely = _untimely(least, greatest, now_ms)
-            untimely.blamed = blame.untimely(records, batch, earliest, latest)
-            raise untimely
+    if takes(least, greatest, first_null_key, rules, now_ms):
+        return least, greatest
+    earliest, latest = _window(greatest, rules, now_ms)
+    if least < earliest or greatest > latest:
+        untimely = _untimely(least, greatest, now_ms)
+        untimely.blamed = blame.untimely(records, batch, earliest, latest)
+        raise untimely
+    null_key = NullKey("a compacted topic takes no record without a key", record=first_null_key)
+    null_key.blamed = blame.keyless(records, batch)
+    raise null_key
+
+
+def takes(least: int, greatest: int, first_null_key: int, rules: BatchRules, now_ms: int | None) -> bool:
+    """Does the topic take what a scan found in the records? The two ends tell for all times between them."""
     if rules.needs_keys and first_null_key >= 0:
-        null_key = NullKey("a compacted topic takes no record without a key", record=first_null_key)
-        null_key.blamed = blame.keyless(records, batch)
-        raise null_key
-    return least, greatest
+        return False
+    earliest, latest = _window(greatest, rules, now_ms)
+    return earliest <= least and greatest <= latest
 
 
-def _window(rules: BatchRules, now_ms: int | None) -> tuple[int, int]:
+def _window(greatest: int, rules: BatchRules, now_ms: int | None) -> tuple[int, int]:
     """Between which timestamps those of the records must lie."""
+    if rules.append_time:
+        return _ANY_TIME
     earliest, latest = NO_TIMESTAMP, MAX_TIMESTAMP
+    if greatest == NO_TIMESTAMP:
+        return earliest, latest
     if now_ms is not None and rules.before_max_ms is not None:
         earliest = max(earliest, now_ms - rules.before_max_ms)
     if now_ms is not None and rules.after_max_ms is not None:

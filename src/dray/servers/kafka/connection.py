@@ -20,6 +20,7 @@ Invariants
 import asyncio
 import struct
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from dray.buffers import Buffer
@@ -42,12 +43,15 @@ from dray.servers.kafka.support import Api
 from dray.telemetry import logger
 
 if TYPE_CHECKING:
+    from dray.servers.kafka.plain import Order, Plain
     from dray.servers.kafka.server import Core
 
 ELEMENT_BYTES: Final = 256
 """What an array element of a request is charged, besides its bytes in the frame."""
 _KEY_AND_VERSION: Final = struct.Struct(">hh")
 _LENGTH: Final = struct.Struct(">i")
+_NO_HEADER: Final = RequestHeader()
+"""Of a plain request: whoever made its answer has read it."""
 
 
 class Exchange:
@@ -55,16 +59,18 @@ class Exchange:
 
     __slots__ = ("begun_ns", "charge", "done", "entered", "header", "message", "parts", "route", "task", "turn")
 
-    def __init__(self, route: Route, header: RequestHeader, message: Message, charge: int, begun_ns: int) -> None:
+    def __init__(
+        self, route: Route, header: RequestHeader, message: Message | None, charge: int, begun_ns: int
+    ) -> None:
         self.route = route
         self.header = header
-        self.message: Message | None = message
+        self.message = message
         self.charge = charge
         self.begun_ns = begun_ns
         self.parts: list[Buffer] = []
         self.done = False
         self.entered = False  # its handler has begun
-        self.task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | Order | None = None
         self.turn = ALONE
 
 
@@ -251,6 +257,8 @@ class Connection(asyncio.BufferedProtocol):
         if route is None:
             self._unsupported(frame, key, version)
             return
+        if route.plain is not None and self._take_plain(route, route.plain, frame):
+            return
         header, position, _ = decode(route.read_header, frame, 0)
         message, _, elements = decode(route.read, frame, position)
         self._known = True
@@ -262,6 +270,38 @@ class Connection(asyncio.BufferedProtocol):
         self._answers.append(exchange)
         self._queue.append(exchange)
         self._start()
+
+    def _take_plain(self, route: Route, plain: "Plain", frame: memoryview) -> bool:
+        """Serve a request without a task, if it waits for nothing before it (KP7, KP8) and is plain."""
+        if self._queue or (self._running and self._running_api is not route.api):
+            return False
+        if self._last_turn is not None and not self._last_turn.passed:
+            return False
+        order = plain.take(frame, self._core.services)
+        if order is None:
+            return False
+        self._known = self._produces = True
+        charge = len(frame) + 2 * ELEMENT_BYTES * order.partitions
+        exchange = Exchange(route, _NO_HEADER, None, charge, self._core.clock.boot_ns())
+        exchange.task = order
+        self._held_bytes += charge
+        self._budget.begin_request(charge, self)
+        self._answers.append(exchange)
+        self._running += 1
+        self._running_api = route.api
+        self._core.relief.begin(charge)  # SV2
+        order.begin(self, exchange, self._core.services, self._core.orders)
+        return True
+
+    def answer_plain(self, exchange: Exchange, answer: Callable[[], list[Buffer]]) -> None:
+        """A request without a task has its answer, or, if there is a mistake in it, none (KP15)."""
+        try:
+            exchange.parts = answer()
+            exchange.route.count(0)
+        except Exception as error:
+            self._failed(exchange, error)
+            self.end("no answer could be made")
+        self._finish(exchange)
 
     def _unsupported(self, frame: memoryview, key: int, version: int) -> None:
         """Close, for there is no schema to answer in; but tell any client which ApiVersions it may ask."""

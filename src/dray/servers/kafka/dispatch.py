@@ -21,7 +21,18 @@ API_VERSIONS: Final = 18
 class Route:
     """One version of one API, ready to serve."""
 
-    __slots__ = ("_errors", "api", "duration", "endpoint", "read", "read_header", "version", "write", "write_header")
+    __slots__ = (
+        "_errors",
+        "api",
+        "duration",
+        "endpoint",
+        "plain",
+        "read",
+        "read_header",
+        "version",
+        "write",
+        "write_header",
+    )
 
     def __init__(
         self, api: Api, version: int, schema: Schema[Message, Message], endpoint: Endpoint[Message, Message]
@@ -30,6 +41,7 @@ class Route:
         self.api: Final = api
         self.version: Final = version
         self.endpoint: Final = endpoint
+        self.plain: Final = endpoint.plain if flexible else None
         self.read: Final[Reader[Message]] = schema.request.read[version]
         self.write: Final[Writer[Message]] = schema.response.write[version]
         self.read_header: Final[Reader[RequestHeader]] = REQUEST_HEADER.read[2 if flexible else 1]

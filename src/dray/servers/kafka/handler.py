@@ -41,6 +41,7 @@ from dray.topics.service import NewTopic, TopicService
 
 if TYPE_CHECKING:
     from dray.servers.kafka.described import Descriptions  # it needs messages that a server can start without
+    from dray.servers.kafka.plain import Plain  # it gives them to handlers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +104,11 @@ class Turn:
         if before is not None and not self._comes:
             before._after = self
 
+    @property
+    def passed(self) -> bool:
+        """Whether this request, and so every earlier one, has passed on."""
+        return self._passed
+
     async def wait(self) -> None:
         """Return when every earlier request has passed on (KP8)."""
         if not self._comes:
@@ -161,6 +167,8 @@ class Endpoint(Generic[Req, Resp]):
     """None: the request gets no answer."""
     refuse: Callable[[Req, ErrorCode], Resp | None]
     """None: there is no place for an error, so the connection is closed."""
+    plain: "Plain | None" = None
+    """Takes what needs no task; flexible versions only."""
 
 
 class Answering(Protocol):

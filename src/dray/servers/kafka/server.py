@@ -31,6 +31,7 @@ from dray.servers.kafka.budget import Budget
 from dray.servers.kafka.connection import Connection
 from dray.servers.kafka.dispatch import Routes
 from dray.servers.kafka.handler import Services
+from dray.servers.kafka.orders import Orders
 from dray.servers.kafka.relief import Pressure, Relief
 from dray.servers.kafka.settings import Limits
 from dray.servers.kafka.support import Matrix
@@ -84,6 +85,7 @@ class Core:
         self.budget: Final = Budget(limits.process_inflight_bytes)
         self.relief: Final = Relief(pressure, tasks)
         self.line: Final = Line(limits.unsent_bytes)
+        self.orders: Final = Orders(clock, tasks)
         self.idle_ns: Final = int(limits.idle_timeout.total_seconds() * 1e9)
         self.first_ns: Final = int(limits.first_request_timeout.total_seconds() * 1e9)
         self.frame_ns: Final = int(limits.frame_timeout.total_seconds() * 1e9)
@@ -267,6 +269,7 @@ class KafkaServer:
             connection.abort("stop deadline")
         await core.empty.wait()
         core.relief.close()
+        core.orders.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
         core.report()

@@ -26,6 +26,7 @@ from dray.servers.kafka.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from dray.servers.kafka.plain import Plain
 from dray.topics.errors import UnknownTopic
 
 _ACKS: Final = (-1, 0, 1)
@@ -99,7 +100,8 @@ class _Work:
         if self._batch is None:
             return
         try:
-            self._future = services.produce.deadlines.watch(services.produce.submit(self._batch), timeout_ms)
+            self._future = services.produce.submit(self._batch)
+            services.produce.deadlines.watch(self._future, timeout_ms)
         except DrayError as error:
             self._error = error
         self._batch = None
@@ -207,4 +209,4 @@ def _refused(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
     )
 
 
-ENDPOINT: Final = Endpoint(handle=handle, refuse=refuse)
+ENDPOINT: Final = Endpoint(handle=handle, refuse=refuse, plain=Plain(_failure))

@@ -1,0 +1,232 @@
+"""Plain Produce requests: taken, submitted and answered without a task.
+
+    frame -> rows (one call of the kernel) -> batches -> lanes
+                                                           |
+    connection <- answer of the order <- results, collected until the turn of the loop ends
+
+A task, a future and a dozen messages cost more than all else that is done for
+a request with one small record. A plain request waits for nothing but its
+batches, so an `Order` stands where another request has its task: the lanes
+tell it what became of each batch, and the last one to come finishes it.
+
+What is not plain (see `dray.records.pure_request`), and what a topic refuses,
+is served by `handle` of the endpoint, which says why.
+
+Invariants
+    PL1  What is taken here, `handle` would have taken: with the same batches,
+         and the same bytes for an answer.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from crc32c import crc32c
+
+from dray.buffers import Buffer
+from dray.errors import DrayError
+from dray.machine.names import ProducerId
+from dray.produce.batches import NewBatch, Stored
+from dray.produce.flush import because, report
+from dray.records import plain_request, takes
+from dray.records.layout import CRC_FROM
+from dray.servers.kafka.codec import encode, put_uvarint
+from dray.servers.kafka.error_codes import ErrorCode
+from dray.servers.kafka.handler import Services
+from dray.servers.kafka.messages.produce import (
+    SCHEMA,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from dray.servers.kafka.connection import Connection, Exchange
+    from dray.servers.kafka.orders import Orders
+
+_WRITE: Final = SCHEMA.response.write[9]
+"""The answers of versions 9 to 12 are the same bytes."""
+_HEAD: Final = struct.Struct(">iib")
+_STORED: Final = struct.Struct(">ihqqq").pack
+_NO_ERRORS: Final = b"\x01\0\0"  # of records, no message, no tags
+_END: Final = b"\0\0\0\0\0"  # no throttling, no tags
+
+Failure: TypeAlias = Callable[[int, DrayError], PartitionProduceResponse]
+"""How an error of a partition is answered."""
+
+
+class Plain:
+    """The part of the Produce endpoint that needs no task."""
+
+    def __init__(self, failure: Failure) -> None:
+        self._failure = failure
+
+    def take(self, frame: memoryview, services: Services) -> "Order | None":
+        """A request of version 9 to 12 as an order that can begin; None: it is for `handle`."""
+        found = plain_request(frame)
+        if found is None:
+            return None
+        correlation_id, timeout_ms, rows = found
+        if timeout_ms <= 0:
+            return None
+        now_ms = services.clock.wall_ms()
+        places: list[tuple[str, int]] = []
+        batches: list[NewBatch] = []
+        for name, partition, start, end, crc, records, least, greatest, null_key, producer, epoch, sequence in rows:
+            topic = services.topics.peek(name)
+            if topic is None or not 0 <= partition < topic.visible:
+                return None
+            rules = services.rules.of(topic).batch
+            data = frame[start:end]
+            if rules.append_time or end - start > rules.max_bytes or crc32c(data[CRC_FROM:]) != crc:
+                return None
+            if not takes(least, greatest, null_key, rules, now_ms):
+                return None
+            places.append((name, partition))
+            batches.append(
+                NewBatch(
+                    topic.streams[partition], data, records, least, greatest, ProducerId(producer), epoch, sequence
+                )
+            )
+        return Order(correlation_id, timeout_ms, places, batches, self._failure)
+
+
+class Order:
+    """A plain request; from `begin` on its batches are on their way."""
+
+    __slots__ = (
+        "_batches",
+        "_connection",
+        "_correlation_id",
+        "_exchange",
+        "_failure",
+        "_left",
+        "_orders",
+        "_places",
+        "_results",
+        "over",
+        "timeout_ms",
+    )
+
+    def __init__(
+        self,
+        correlation_id: int,
+        timeout_ms: int,
+        places: list[tuple[str, int]],
+        batches: list[NewBatch],
+        failure: Failure,
+    ) -> None:
+        self.timeout_ms: Final = timeout_ms
+        self.over = False
+        self._correlation_id = correlation_id
+        self._places = places
+        self._batches = batches
+        self._failure = failure
+        self._left = len(batches)
+        self._results: list[Stored | DrayError | None] = [None] * len(batches)
+
+    @property
+    def partitions(self) -> int:
+        return len(self._places)
+
+    @property
+    def begun_ns(self) -> int:
+        return self._exchange.begun_ns
+
+    def begin(self, connection: "Connection", exchange: "Exchange", services: Services, orders: "Orders") -> None:
+        """Give the batches to their lanes, in order; the connection is told when the answer is there."""
+        self._connection, self._exchange, self._orders = connection, exchange, orders
+        orders.add(self)
+        batches, self._batches = self._batches, []
+        for at, batch in enumerate(batches):
+            try:
+                services.produce.submit_to(batch, _Place(self, at))
+            except DrayError as error:
+                self.tell(at, error)
+            except Exception as error:  # a mistake of ours; the request is answered all the same (KP15)
+                report(error)
+                self.tell(at, because(DrayError("a batch could not be taken"), error))
+
+    def tell(self, at: int, result: Stored | DrayError) -> None:
+        """What became of a batch."""
+        self._results[at] = result
+        self._left -= 1
+        if not self._left and not self.over:
+            self._orders.finish_soon(self)  # PL2
+
+    def finish(self) -> None:
+        """Answer. A partition of which nothing is known is out of time, and may be stored all the same (E1)."""
+        if not self.over:
+            self.cancel()
+            self._connection.answer_plain(self._exchange, self._answer)
+
+    def cancel(self) -> None:
+        """Forget the answer; the batches go on."""
+        if not self.over:
+            self.over = True
+            self._orders.remove(self)
+
+    def _answer(self) -> list[Buffer]:
+        body = self._body()
+        return [b"".join((_HEAD.pack(sum(map(len, body)) + _HEAD.size - 4, self._correlation_id, 0), *body))]
+
+    def _body(self) -> list[Buffer]:
+        topics: list[Buffer] = []
+        partitions: list[bytes] = []
+        count, last = 0, ""
+        for (name, partition), result in zip(self._places, self._results, strict=True):
+            if type(result) is not Stored:
+                return encode(_WRITE, self._response())
+            if name != last and partitions:
+                topics += _topic(last, partitions)
+                count, partitions = count + 1, []
+            last = name
+            partitions += (_STORED(partition, 0, result[0], -1, result[1]), _NO_ERRORS)
+        return [put_uvarint(count + 2), *topics, *_topic(last, partitions), _END]
+
+    def _response(self) -> ProduceResponse:
+        """The answer as a message: not all is well."""
+        topics: list[TopicProduceResponse] = []
+        parts: list[PartitionProduceResponse] = []
+        for (name, partition), result in zip(self._places, self._results, strict=True):
+            if not topics or topics[-1].name != name:
+                parts = []
+                topics.append(TopicProduceResponse(name=name, partition_responses=parts))
+            parts.append(self._partition(partition, result))
+        return ProduceResponse(responses=topics)
+
+    def _partition(self, partition: int, result: Stored | DrayError | None) -> PartitionProduceResponse:
+        if result is None:
+            return PartitionProduceResponse(index=partition, error_code=ErrorCode.REQUEST_TIMED_OUT, base_offset=-1)
+        if isinstance(result, DrayError):
+            return self._failure(partition, result)
+        return PartitionProduceResponse(
+            index=partition, base_offset=result.base_offset, log_start_offset=result.log_start_offset
+        )
+
+
+def _topic(name: str, partitions: list[bytes]) -> tuple[Buffer, ...]:
+    raw = name.encode()
+    return (put_uvarint(len(raw) + 1), raw, put_uvarint(len(partitions) // 2 + 1), *partitions, b"\0")
+
+
+class _Place:
+    """Where a lane tells what became of one batch of an order."""
+
+    __slots__ = ("_at", "_order", "_told")
+
+    def __init__(self, order: Order, at: int) -> None:
+        self._order = order
+        self._at = at
+        self._told = False
+
+    def done(self) -> bool:
+        return self._told
+
+    def set_result(self, stored: Stored, /) -> None:
+        self._told = True
+        self._order.tell(self._at, stored)
+
+    def set_exception(self, error: DrayError, /) -> None:
+        self._told = True
+        self._order.tell(self._at, error)
