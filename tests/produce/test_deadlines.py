@@ -20,7 +20,9 @@ class Producers:
         self.deadlines = Deadlines(self.loop)
 
     def wait(self, timeout_ms: int) -> "asyncio.Future[Stored]":
-        return self.deadlines.watch(self.loop.create_future(), timeout_ms)
+        answer = self.loop.create_future()
+        self.deadlines.watch(answer, timeout_ms)
+        return answer
 
     async def time_of(self, answer: "asyncio.Future[Stored]") -> float:
         """When an answer was given up."""
