@@ -6,7 +6,7 @@ import pytest
 
 from dray.fetch.errors import OffsetOutOfRange, StreamGone
 from dray.fetch.service import Failed, Fetched
-from dray.machine.commands import CloseStream, FloorReason, RaiseFloor
+from dray.machine.streams import CloseStream, FloorReason, RaiseFloor
 from dray.records import batches
 from tests.fetch.world import MIB, World, Written, random_batch, world
 

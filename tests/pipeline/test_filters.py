@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from dray.machine.streams import Stream
+from dray.machine.stream import Stream
 from dray.pipeline.filters import pruning_of
 from dray.pipeline.plan import Span
 

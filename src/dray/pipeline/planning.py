@@ -53,7 +53,7 @@ async def _plan(
 ) -> list[list[Piece]]:
     async with open_metadata(directory) as metadata:
         machines: dict[int, Machine] = {0: await metadata.machine(0)}
-        for domain in range(1, machines[0].domains + 1 if machines[0].domains > 1 else 1):
+        for domain in range(1, machines[0].head.domains + 1 if machines[0].head.domains > 1 else 1):
             machines[domain] = await metadata.machine(domain)
     spans = []
     for found in find_partitions(options, machines):

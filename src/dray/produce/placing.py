@@ -128,7 +128,7 @@ class Placer:
         self._spawn(self._delete(placed.path))
 
     def _lay_out(self, session: OwnSession, chunks: Chunks) -> _Attempt:
-        log_id = self._replica.machine.streams.log_id
+        log_id = self._replica.machine.log_id
         name = wal_id(LogId(log_id), session.id, session.take_counter())
         created_ms = max(0, self._clock.wall_ms())
         encoded = codec.encode(name, self._domain, created_ms, chunks)

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dray.log.envelope import COMMAND, MAX_COMMANDS
-from dray.machine import commands
-from dray.machine.commands import MAX_ROWS, Command
-from dray.machine.verdicts import Verdict
+from dray.machine.command import MAX_ROWS, Command, encode
+from dray.machine.verdict import Verdict
 from dray.replica.errors import Busy
 
 ENTRY_BYTES: Final = 512 << 10
@@ -36,14 +35,14 @@ class Proposals:
         self._waiting: deque[Proposal] = deque()
         self._filled = asyncio.Event()
 
-    def add(self, batch: Sequence[Command]) -> "asyncio.Future[list[Verdict]]":
-        """Queue the commands of one caller; the future resolves to their verdicts, in order."""
+    def add(self, batch: Sequence[Command], version: int) -> "asyncio.Future[list[Verdict]]":
+        """Queue the commands of one caller, as the active version has them; resolves to their verdicts, in order."""
         if len(self._waiting) >= MAX_WAITING:
             raise Busy("too many proposals wait for the log", waiting=len(self._waiting))
-        encoded = [commands.encode(command) for command in batch]
+        encoded = [encode(command, version) for command in batch]
         proposal = Proposal(
             encoded=encoded,
-            rows=sum(commands.weigh(command) for command in batch),
+            rows=sum(command.needs() for command in batch),
             size=sum(COMMAND.size + len(payload) for _, payload in encoded),
             answer=asyncio.get_running_loop().create_future(),
         )

@@ -16,13 +16,13 @@ from dray.errors import Conflict, DrayError, Unavailable, Unknown
 from dray.ids import Entropy
 from dray.log import envelope
 from dray.log.port import Log, LostReply, Refused
-from dray.machine import commands
-from dray.machine.commands import Close, Expire, KeepAlive, Open, SessionKind
+from dray.machine.command import encode
 from dray.machine.machine import Machine
 from dray.machine.names import SessionId
+from dray.machine.sessions import Close, Expire, KeepAlive, Open, Opened, SessionKind
 from dray.machine.step import Applied, EndReason, Outcome
-from dray.machine.verdicts import Opened, Verdict, Why
-from dray.machine.verdicts import Refused as RefusedCommand
+from dray.machine.verdict import Refused as RefusedCommand
+from dray.machine.verdict import Verdict, Why
 from dray.replica import telemetry
 from dray.replica.errors import CommitUnknown, Diverged, NotServing, Superseded, TooNew
 from dray.replica.proposals import Proposal, Proposals
@@ -190,7 +190,7 @@ class Writer:
     async def _quietly(self, command: KeepAlive | Expire | Close) -> None:
         # The next beat tries again; RP5 watches over how long that may go on.
         with suppress(DrayError):
-            await self._proposals.add((command,))
+            await self._proposals.add((command,), self._host.machine.version)
 
     # -- sessions ----------------------------------------------------------
 
@@ -214,13 +214,13 @@ class Writer:
             instance=identity.instance,
             kind=SessionKind(identity.kind),
             lowest_version=1,
-            highest_version=envelope.VERSION,
+            highest_version=machine.supported,
             wall_ms=self._clock.wall_ms(),
             store_date_ms=-1 if date is None else date.now_ms(self._clock.boot_ns()),
             accept_clock=identity.accept_clock,
             owner=identity.owner,
         )
-        applied = await self._send([commands.encode(command)], session=0, n=0, time_ms=0)
+        applied = await self._send([encode(command, machine.version)], session=0, n=0, time_ms=0)
         match applied.verdicts:
             case [Opened(session=session)] if session not in self._host.machine.sessions.live:
                 # It ended before this task had its turn; whoever took the name over goes on, this process does not.
@@ -307,6 +307,7 @@ class Writer:
             time_ms=time_ms,
             seen_position=machine.position,
             seen_digest=machine.digest,
+            version=machine.version,  # M10
         )
         flight = _Flight(entry=entry, landed=asyncio.get_running_loop().create_future())
         self._flight = flight

@@ -14,7 +14,7 @@ from dray.disk import DirectoryLock, LocalDisk
 from dray.errors import Corrupt, NotFound
 from dray.ids import SystemEntropy
 from dray.log.port import Position
-from dray.machine import view
+from dray.machine import listing
 from dray.machine.keys import ROOT
 from dray.machine.machine import Machine
 from dray.node.directory import DataDirectory
@@ -43,14 +43,14 @@ def list_keys(
 ) -> None:
     """List the state under the specification's keys, in order."""
     machine = asyncio.run(_machine(directory, domain))
-    pairs = list(view.ls(machine, prefix))
+    pairs = list(listing.ls(machine, prefix))
     answer(form, {"keys": [{"key": key, "value": value} for key, value in pairs]}, "\n".join(key for key, _ in pairs))
 
 
 @meta.command("get")
 def get_key(directory: Directory, key: str, domain: DomainOption = 0, form: FormatOption = Format.TEXT) -> None:
     """Show the value of one key."""
-    value = view.get(asyncio.run(_machine(directory, domain)), key)
+    value = listing.get(asyncio.run(_machine(directory, domain)), key)
     if value is None:
         raise NotFound("no such key: list them with `drayd admin meta ls`", key=key)
     answer(form, {"key": key, "value": value}, json.dumps(value, indent=2))
@@ -141,7 +141,8 @@ async def _print_entries(directory: Path, domain: int, after: int, lines: int, *
 async def _entries(inspected: Inspected, after: int, tail: int, *, follow: bool) -> AsyncIterator[str]:
     if after >= tail and not follow:
         return
+    machine = Machine()
     async for position, entry in inspected.log.follow(Position(after)):
-        yield json.dumps({"position": position, **view.render(entry)})
+        yield json.dumps({"position": position, **listing.render(machine, entry)})
         if position >= tail and not follow:
             return
