@@ -57,9 +57,7 @@ def check(root: Path) -> list[str]:
     tests = _tests(root)
     for identity, statement in statements.items():
         if identity not in tests:
-            findings.append(
-                f"{statement.place}: {identity} is named by no test: prove it, and name it in a docstring"
-            )
+            findings.append(f"{statement.place}: {identity} is named by no test: prove it, and name it in a docstring")
     findings.extend(_stray_mentions(root, statements))
     page = root / PAGE
     if not findings and (not page.is_file() or page.read_text(encoding="utf-8") != render(root)):
