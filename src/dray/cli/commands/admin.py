@@ -10,16 +10,20 @@ import typer
 
 from dray.cli.options import FormatOption
 from dray.cli.output import Format, answer
+from dray.clock import SystemClock
 from dray.disk import DirectoryLock, LocalDisk
-from dray.errors import Corrupt, NotFound
+from dray.errors import Corrupt, Invalid, NotFound
 from dray.ids import SystemEntropy
 from dray.log.port import Position
 from dray.machine import listing
 from dray.machine.keys import ROOT
 from dray.machine.machine import Machine
+from dray.node.activation import activate, newest_version
 from dray.node.directory import DataDirectory
 from dray.node.inspection import Inspected, current_machine, inspect, verify
+from dray.node.metadata import Effects
 from dray.node.recovery import recover as recover_domain
+from dray.offload import ThreadOffload
 
 app: Final = typer.Typer()
 meta: Final = typer.Typer(help="The metadata of a data directory, beside a running broker or with none.")
@@ -114,6 +118,32 @@ def recover(
     text = f"a new log begins behind position {found.position}, generation {found.generation}"
     text += f"\n{found.repaired.lost_bytes} bytes could not be read; the old log is kept in {found.aside}"
     answer(form, document, text)
+
+
+@meta.command("activate")
+def activate_version(
+    directory: Directory,
+    version: Annotated[
+        int | None, typer.Argument(metavar="[VERSION]", min=1, max=255, help="Default: the newest this build knows.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Let a newer version of the rules hold, once every broker knows it; older builds cannot open the log any more."""
+    wanted = newest_version() if version is None else version
+    if wanted > newest_version():
+        raise Invalid("this build does not know that version: upgrade it first", version=wanted, knows=newest_version())
+    if not yes:
+        typer.confirm(f"There is no way back from version {wanted}. Activate it?", abort=True)
+    offload = ThreadOffload(1)
+    effects = Effects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=offload)
+    try:
+        done = asyncio.run(activate(DataDirectory(directory.absolute()), wanted, effects))
+    finally:
+        offload.close()
+    document = {"domains": [{"domain": n, "before": old, "active": new} for n, (old, new) in sorted(done.items())]}
+    lines = [f"domain {n}: version {new} is active (was {old})" for n, (old, new) in sorted(done.items())]
+    answer(form, document, "\n".join(lines))
 
 
 async def _machine(directory: Path, domain: int) -> Machine:
