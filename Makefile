@@ -43,6 +43,7 @@ check: $(SETUP)
 	$(BIN)/python -m tools.check_tree
 	$(BIN)/python -m tools.check_names
 	$(BIN)/python -m tools.check_invariants
+	$(BIN)/python -m tools.check_requirements
 	$(BIN)/python -m tools.generate_kafka --check
 	$(BIN)/python -m tools.generate_kafka_support --check
 	$(BIN)/python -m tools.check_extension

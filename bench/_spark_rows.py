@@ -13,7 +13,7 @@ from typing import Final
 from dray.clock import SystemClock
 from dray.disk import DirectoryLock, LocalDisk
 from dray.ids import SystemEntropy
-from dray.machine.commands import Append, pack_rows
+from dray.machine.append import Append, pack_rows
 from dray.node.directory import DataDirectory
 from dray.node.metadata import Effects, MetadataOptions, serve_metadata
 from dray.objects.cluster import bind

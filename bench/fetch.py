@@ -18,13 +18,13 @@ from dray.fetch.plan import PartitionRead
 from dray.fetch.service import Fetched, FetchService
 from dray.fetch.settings import FetchSettings
 from dray.ids import SystemEntropy
-from dray.log import envelope
 from dray.log.memory import MemoryLog
-from dray.machine import commands
-from dray.machine.commands import MAX_ROWS, Append, Genesis, SessionKind, pack_rows
+from dray.machine.append import Append, Appended, pack_rows
+from dray.machine.command import MAX_ROWS
+from dray.machine.head import Genesis, founding
 from dray.machine.machine import Machine
 from dray.machine.names import StreamId, wal_id
-from dray.machine.verdicts import Appended
+from dray.machine.sessions import SessionKind
 from dray.objects.files import FileObjects
 from dray.objects.memory import MemoryObjects
 from dray.objects.paths import WalName
@@ -87,9 +87,7 @@ class Broker:
 async def with_broker(objects: Objects, settings: FetchSettings, run: Callable[[Broker], Awaitable[float]]) -> float:
     log = MemoryLog()
     genesis = Genesis(cluster_id=b"c" * 16, log_id=b"l" * 8, domain=0, domains=1)
-    await log.append(
-        envelope.encode([commands.encode(genesis)], session=0, n=0, time_ms=10**12, seen_position=0, seen_digest=0)
-    )
+    await log.append(founding(genesis, 10**12))
     clock, entropy = SystemClock(), SystemEntropy()
     who = Identity(name="bench", instance=b"i" * 16, kind=SessionKind.BROKER, owner=False)
     replica = Replica(log=log, machine=Machine(), identity=who, clock=clock, entropy=entropy)

@@ -18,23 +18,16 @@ from pathlib import Path
 from bench.harness import Absolute, Comparison
 from dray.log import envelope
 from dray.machine import checkpoint, producers
-from dray.machine.commands import (
-    Append,
-    Command,
-    CreateTopic,
-    Genesis,
-    Open,
-    OpenStream,
-    SessionKind,
-    TopicReady,
-    encode,
-    pack_rows,
-)
+from dray.machine.append import Append, pack_rows
+from dray.machine.command import Command, encode
+from dray.machine.head import Genesis
 from dray.machine.index import Index
 from dray.machine.machine import Machine
 from dray.machine.names import LogId, ObjectId, StreamId, TopicId, wal_id
+from dray.machine.sessions import Open, SessionKind
 from dray.machine.step import Outcome
-from dray.machine.verdicts import TopicCreated
+from dray.machine.streams import OpenStream
+from dray.machine.topics import CreateTopic, TopicCreated, TopicReady
 
 NOW = 1_700_000_000_000
 LOG = LogId(b"bench-id")
@@ -62,7 +55,9 @@ class Feeder:
             lowest_version=1, highest_version=1, wall_ms=NOW,
         )  # fmt: skip
         for command in (genesis, opening):
-            packed = envelope.encode([encode(command)], session=0, n=0, time_ms=NOW, seen_position=0, seen_digest=0)
+            packed = envelope.encode(
+                [encode(command, 1)], version=1, session=0, n=0, time_ms=NOW, seen_position=0, seen_digest=0
+            )
             self.machine.apply(self.machine.position + 1, packed)
         topic = TopicId(b"t" * 16)
         created = self._do(CreateTopic(topic_id=topic, name="t", partitions=STREAMS))
@@ -80,7 +75,7 @@ class Feeder:
     def wrap(self, command: Command) -> bytes:
         self.n += 1
         return envelope.encode(
-            [encode(command)], session=1, n=self.n, time_ms=NOW + self.n, seen_position=0, seen_digest=0
+            [encode(command, 1)], version=1, session=1, n=self.n, time_ms=NOW + self.n, seen_position=0, seen_digest=0
         )
 
     def command(self) -> Append:

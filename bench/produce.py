@@ -20,12 +20,11 @@ from bench.harness import Report
 from dray.clock import SystemClock
 from dray.disk import LocalDisk
 from dray.ids import SystemEntropy
-from dray.log import envelope
 from dray.log.files import FileLog
-from dray.machine import commands
-from dray.machine.commands import Genesis, SessionKind
+from dray.machine.head import Genesis, founding
 from dray.machine.machine import Machine
 from dray.machine.names import StreamId
+from dray.machine.sessions import SessionKind
 from dray.objects.files import FileObjects
 from dray.objects.port import Objects
 from dray.offload import ThreadOffload
@@ -72,11 +71,7 @@ async def service_on(directory: Path, policy: FlushPolicy, objects: Objects, off
     clock = SystemClock()
     log = await FileLog.open(directory / "log", disk=LocalDisk(), offload=offload, clock=clock)
     genesis = Genesis(cluster_id=bytes(16), log_id=bytes(range(8)), domain=0, domains=1)
-    await log.append(
-        envelope.encode(
-            [commands.encode(genesis)], session=0, n=0, time_ms=clock.wall_ms(), seen_position=0, seen_digest=0
-        )
-    )
+    await log.append(founding(genesis, clock.wall_ms()))
     identity = Identity(name="bench", instance=os.urandom(16), kind=SessionKind.BROKER, owner=True)
     replica = Replica(log=log, machine=Machine(), identity=identity, clock=clock, entropy=SystemEntropy())
     async with AsyncExitStack() as stack:

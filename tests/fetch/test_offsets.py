@@ -6,8 +6,9 @@ import pytest
 
 from dray.fetch.errors import DamagedObject, StreamGone
 from dray.fetch.offsets import Found
-from dray.machine.commands import Append, CloseStream, FloorReason, RaiseFloor, pack_rows
+from dray.machine.append import Append, pack_rows
 from dray.machine.names import wal_id
+from dray.machine.streams import CloseStream, FloorReason, RaiseFloor
 from dray.records import Codec, NewRecord, build_batch, one_batch, records_of
 from tests.fetch.world import T0, random_batch, world
 

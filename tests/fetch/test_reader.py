@@ -9,7 +9,7 @@ from dray.errors import Corrupt, Kind, Unavailable
 from dray.fetch import telemetry
 from dray.fetch.errors import DamagedObject, OffsetOutOfRange, ReadTimeout
 from dray.fetch.service import Failed, Fetched
-from dray.machine.commands import FloorReason, RaiseFloor
+from dray.machine.streams import FloorReason, RaiseFloor
 from dray.objects.port import Denied, StoreUnavailable
 from dray.records import NewRecord, build_batch
 from tests.fetch.test_service import check, end_of

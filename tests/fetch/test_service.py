@@ -8,7 +8,7 @@ from dray.fetch.errors import OffsetOutOfRange, StreamGone
 from dray.fetch.line import Line
 from dray.fetch.plan import PartitionRead
 from dray.fetch.service import Failed, Fetched
-from dray.machine.commands import CloseStream, FloorReason, RaiseFloor
+from dray.machine.streams import CloseStream, FloorReason, RaiseFloor
 from dray.records import NewRecord, batches, build_batch
 from tests.fetch.world import MIB, World, Written, random_batch, world
 

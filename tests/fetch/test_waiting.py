@@ -15,8 +15,9 @@ from dray.fetch.settings import FetchSettings
 from dray.ids import SystemEntropy
 from dray.log.port import Position
 from dray.machine.checkpoint import dump
-from dray.machine.commands import CloseStream, CreateTopic, OpenStream
 from dray.machine.names import StreamId
+from dray.machine.streams import CloseStream, OpenStream
+from dray.machine.topics import CreateTopic
 from dray.records import batches
 from dray.replica.checkpoints import MemoryCheckpoints
 from dray.replica.domains import Domains

@@ -13,7 +13,7 @@ from dray.fetch.service import FetchService
 from dray.fetch.settings import FetchSettings
 from dray.ids import SeededEntropy
 from dray.log.memory import MemoryLog
-from dray.machine.commands import Append, pack_rows
+from dray.machine.append import Append, pack_rows
 from dray.machine.names import StreamId, wal_id
 from dray.objects.memory import MemoryObjects
 from dray.objects.paths import WalName

@@ -3,8 +3,7 @@
 import random
 
 from dray.clock import SystemClock
-from dray.machine.commands import Listener, RegisterBroker
-from dray.machine.verdicts import BrokerRegistered
+from dray.machine.brokers import BrokerRegistered, Listener, RegisterBroker
 from dray.replica.domains import Domains
 from dray.routing.service import Routing
 from dray.servers.kafka import described

@@ -19,7 +19,7 @@ from dray.log.memory import MemoryLog
 from dray.log.port import BEFORE_ALL, Log, LostReply, Position, Refused
 from dray.log.server import IN_FLIGHT_BYTES, LogServer
 from dray.log.sockets import Address
-from dray.log.wire import FrameKind, encode_frame, hello
+from dray.log.wire import VERSION, Frame, FrameKind, answer_hello, decode_welcome, encode_frame, hello, read_frame
 from dray.offload import ThreadOffload
 from tests.log.contract import DEADLINE_S, LogContract, aclose, fill, named, take
 from tests.log.proxy import Proxy
@@ -261,7 +261,7 @@ GREETING = b"".join(encode_frame(FrameKind.HELLO, 0, hello()))
 BAD_BYTES = {
     "no hello": b"GET / HTTP/1.1\r\n\r\n" + bytes(64),
     "wrong magic": b"".join(encode_frame(FrameKind.HELLO, 0, b"NOTDRAY!\x01\x00")),
-    "wrong version": b"".join(encode_frame(FrameKind.HELLO, 0, b"DRAYMETA\x63\x00")),
+    "no version": b"".join(encode_frame(FrameKind.HELLO, 0, b"DRAYMETA\x00\x00")),
     "huge length": GREETING + struct.pack("<IBQ", 0xFFFFFFFF, 2, 1),
     "length below its head": GREETING + struct.pack("<IBQ", 3, 2, 1),
     "unknown kind": GREETING + b"".join(encode_frame(FrameKind.WELCOME, 1, bytes(4))),
@@ -289,6 +289,19 @@ async def test_malformed_frames_close_their_connection_and_no_other(served: tupl
     assert await follower == [(position, b"after")]
     assert log.sequence.entries == [b"before", b"after"]
     await good.close()
+
+
+async def test_a_newer_client_is_answered_in_the_version_that_both_know(served: tuple[MemoryLog, Path]) -> None:
+    """LG19"""
+    _, path = served
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.writelines(encode_frame(FrameKind.HELLO, 0, hello(VERSION + 7)))
+    async with asyncio.timeout(DEADLINE_S):
+        welcome = decode_welcome((await read_frame(reader, 0)).payload)
+    writer.close()
+    assert welcome.version == VERSION
+    frame = Frame(kind=FrameKind.HELLO, id=0, payload=hello(VERSION))
+    assert answer_hello(frame, newest=VERSION + 7) == VERSION, "a newer server speaks as its client does"
 
 
 async def test_a_slow_follower_grows_no_memory_and_stops_nobody(tmp_path: Path) -> None:

@@ -3,11 +3,13 @@
 import itertools
 
 from dray.log import envelope
-from dray.machine.commands import Command, Genesis, KeepAlive, Open, SessionKind, encode
+from dray.machine.command import Command, encode
+from dray.machine.head import Genesis
 from dray.machine.machine import Machine
 from dray.machine.names import LogId, SessionId
+from dray.machine.sessions import KeepAlive, Open, Opened, SessionKind
 from dray.machine.step import Applied
-from dray.machine.verdicts import Opened, Verdict
+from dray.machine.verdict import Verdict
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
@@ -20,15 +22,17 @@ MACHINES = [Machine]
 class Tape:
     """Entries in order, folded by a machine as they come."""
 
-    def __init__(self, *, domain: int = 0, domains: int = 1, generation: int = 0, min_grace_ms: int = 60_000) -> None:
+    def __init__(
+        self, *, domain: int = 0, domains: int = 1, generation: int = 0, min_grace_ms: int = 60_000, version: int = 1
+    ) -> None:
         self.machine = MACHINES[-1]()
         self.entries: list[tuple[int, bytes]] = []
         self.nonces = itertools.count(1)
         genesis = Genesis(
             cluster_id=CLUSTER, log_id=LOG, domain=domain, domains=domains,
-            generation=generation, min_grace_ms=min_grace_ms,
+            generation=generation, min_grace_ms=min_grace_ms, version=version,
         )  # fmt: skip
-        self.write(entry(genesis))
+        self.write(entry(genesis, version=version))
 
     def write(self, raw: bytes) -> Applied:
         position = len(self.entries) + 1
@@ -39,9 +43,9 @@ class Tape:
         given = {
             "nonce": next(self.nonces).to_bytes(16, "big"), "seen": self.machine.sessions.newest,
             "instance": name.encode().ljust(16, b"."), "kind": SessionKind.BROKER,
-            "lowest_version": 1, "highest_version": 1, "wall_ms": self.machine.time_ms,
+            "lowest_version": 1, "highest_version": self.machine.version, "wall_ms": self.machine.time_ms,
         } | fields  # fmt: skip
-        return entry(Open(name=name, **given))
+        return entry(Open(name=name, **given), version=self.machine.version)
 
     def open(self, name: str = "b1", **fields) -> "Writer":
         applied = self.write(self.open_entry(name, **fields))
@@ -71,9 +75,16 @@ class Writer:
             ms -= HOUR // 2
             self.send(KeepAlive())
 
-    def entry(self, *commands: Command, n: int | None = None, version: int = 1) -> bytes:
-        number = self.n + 1 if n is None else n
-        return entry(*commands, session=self.session, n=number, time_ms=self.time_ms, version=version)
+    def entry(self, *commands: Command, n: int | None = None, version: int | None = None) -> bytes:
+        """Of the active version, unless another is asked for."""
+        number, active = self.n + 1 if n is None else n, self.tape.machine.version
+        return entry(
+            *commands,
+            session=self.session,
+            n=number,
+            time_ms=self.time_ms,
+            version=active if version is None else version,
+        )
 
     def send(self, *commands: Command) -> Applied:
         raw = self.entry(*commands)
@@ -88,6 +99,6 @@ class Writer:
 
 def entry(*commands: Command, session: int = 0, n: int = 0, time_ms: int = NOW, version: int = 1) -> bytes:
     return envelope.encode(
-        [encode(command) for command in commands],
+        [encode(command, version) for command in commands],
         session=session, n=n, time_ms=time_ms, seen_position=0, seen_digest=0, version=version,
     )  # fmt: skip

@@ -1,8 +1,10 @@
 """A tape with one broker, topics and objects: what most tests of streams need."""
 
-from dray.machine.commands import Append, CreateTopic, OpenStream, TopicReady, pack_rows
+from dray.machine.append import Append, Appended, pack_rows
 from dray.machine.names import StreamId, TopicId, WalId, wal_id
-from dray.machine.verdicts import Appended, Done, TopicCreated
+from dray.machine.streams import OpenStream
+from dray.machine.topics import CreateTopic, TopicCreated, TopicReady
+from dray.machine.verdict import Done
 
 from .scribe import LOG, NOW, Tape, Writer
 

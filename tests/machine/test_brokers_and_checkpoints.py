@@ -1,7 +1,9 @@
 """Brokers, and which checkpoints may be used."""
 
-from dray.machine.commands import Checkpointed, Close, Expire, Listener, RegisterBroker, SessionKind
-from dray.machine.verdicts import BrokerRegistered, Done, Refused, Why
+from dray.machine.brokers import BrokerRegistered, Listener, RegisterBroker
+from dray.machine.confirmations import Checkpointed
+from dray.machine.sessions import Close, Expire, SessionKind
+from dray.machine.verdict import Done, Refused, Why
 
 from .scribe import NOW, Tape
 

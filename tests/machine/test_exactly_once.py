@@ -10,15 +10,13 @@ from collections.abc import Callable
 import pytest
 
 from dray.machine import checkpoint
-from dray.machine.commands import Append, Expire, KeepAlive, Open, Swept, pack_rows
+from dray.machine.append import Accepted, Append, Appended, pack_rows
 from dray.machine.machine import Machine
 from dray.machine.names import SessionId, wal_id
-from dray.machine.sessions import Session, Sessions
+from dray.machine.sessions import Expire, KeepAlive, Open, Opened, Session, Sessions, Swept
 from dray.machine.step import Outcome
 from dray.machine.streams import Streams
-from dray.machine.verdicts import Accepted, Appended, Opened
 
-from . import scribe
 from .scribe import LOG, NOW, entry
 from .shop import Shop, row
 
@@ -196,20 +194,10 @@ class TheExpiredMayWrite(Sessions):
         return super().judge(session, n, entry_hash)
 
 
-def planted(kind: type[Sessions]) -> type[Machine]:
-    class Planted(Machine):
-        def __init__(self) -> None:
-            super().__init__()
-            self.sessions = kind(self.timeline)
-            self.confirmations._sessions = self.sessions
-
-    return Planted
-
-
 @pytest.mark.parametrize("kind", [NoNumbers, IdsFromNonces, TheExpiredMayWrite])
 def test_a_rule_that_is_taken_away_is_found_out(kind, monkeypatch):
     """The storm is strong enough to need Q1, Q2 and Q3."""
-    monkeypatch.setattr(scribe, "MACHINES", [planted(kind)])
+    monkeypatch.setattr("dray.machine.machine.Sessions", kind)
     monkeypatch.setattr(Session, "may_commit_wal", lambda *_: True)  # X5 would hide a second copy
     for seed in range(60):
         try:

@@ -5,22 +5,14 @@ import random
 import pytest
 
 from dray.machine import checkpoint
-from dray.machine.commands import (
-    Close,
-    CloseStream,
-    DeleteTopic,
-    FloorReason,
-    Gone,
-    MarkDeleting,
-    Pin,
-    RaiseFloor,
-    TopicGone,
-    Unpin,
-)
-from dray.machine.garbage import BLOCK
+from dray.machine.append import Accepted, Rejected
+from dray.machine.garbage import BLOCK, Gone, MarkDeleting, Marked, Pin, Pinned, Unpin
 from dray.machine.machine import Machine
 from dray.machine.names import wal_id
-from dray.machine.verdicts import Accepted, Done, Marked, Pinned, Refused, Rejected, Why
+from dray.machine.sessions import Close
+from dray.machine.streams import CloseStream, FloorReason, RaiseFloor
+from dray.machine.topics import DeleteTopic, TopicGone
+from dray.machine.verdict import Done, Refused, Why
 
 from .scribe import HOUR, LOG, NOW
 from .shop import Shop, row

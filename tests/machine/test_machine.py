@@ -7,23 +7,16 @@ import pytest
 from dray.errors import Invalid
 from dray.log import envelope
 from dray.machine import checkpoint
-from dray.machine.commands import (
-    MAX_ROWS,
-    Activate,
-    AllocateProducerId,
-    CloseStream,
-    CommitOffsets,
-    FloorReason,
-    Genesis,
-    KeepAlive,
-    Open,
-    RaiseFloor,
-    SessionKind,
-    encode,
-)
-from dray.machine.machine import SUPPORTED, Machine
+from dray.machine.append import Appended
+from dray.machine.command import MAX_ROWS, encode
+from dray.machine.head import SUPPORTED, Activate, Genesis
+from dray.machine.machine import Machine
+from dray.machine.offsets import CommitOffsets
+from dray.machine.producer_ids import AllocateProducerId
+from dray.machine.sessions import KeepAlive, Open, Opened, SessionKind
 from dray.machine.step import EndReason, Outcome
-from dray.machine.verdicts import Appended, Done, FloorRaised, Opened, Refused, StreamClosed, Why
+from dray.machine.streams import CloseStream, FloorRaised, FloorReason, RaiseFloor, StreamClosed
+from dray.machine.verdict import Done, Refused, Why
 
 from .scribe import CLUSTER, LOG, NOW, Tape, entry
 from .shop import Shop, row
@@ -46,7 +39,7 @@ def test_genesis_comes_first_and_once():
     assert why(machine.apply(1, entry(opening)).verdicts[0]) is Why.STATE
     assert machine.apply(2, entry(KeepAlive(), session=1, n=1)).outcome is Outcome.DEAD
     assert machine.apply(3, entry(genesis)).verdicts == [Done()]
-    assert (machine.cluster_id, machine.log_id, machine.domain, machine.domains) == (CLUSTER, LOG, 2, 4)
+    assert (machine.head.cluster_id, machine.log_id, machine.domain, machine.head.domains) == (CLUSTER, LOG, 2, 4)
     assert why(machine.apply(4, entry(genesis)).verdicts[0]) is Why.EXISTS
     assert isinstance(machine.apply(5, entry(opening)).verdicts[0], Opened)
     nowhere = Genesis(cluster_id=CLUSTER, log_id=LOG, domain=5, domains=4)
@@ -78,8 +71,8 @@ def test_a_command_that_does_not_decode_is_refused_and_hinders_no_other():
     """M3, R-041"""
     tape = Tape()
     writer = tape.open()
-    commands = [encode(AllocateProducerId()), (200, b"?"), (5, b"\xff"), encode(AllocateProducerId())]
-    raw = envelope.encode(commands, session=writer.session, n=1, time_ms=NOW, seen_position=0, seen_digest=0)
+    commands = [encode(AllocateProducerId(), 1), (200, b"?"), (5, b"\xff"), encode(AllocateProducerId(), 1)]
+    raw = envelope.encode(commands, version=1, session=writer.session, n=1, time_ms=NOW, seen_position=0, seen_digest=0)
     first, second, third, fourth = tape.write(raw).verdicts
     assert (first.producer_id, fourth.producer_id) == (0, 1)
     assert why(second) is Why.MALFORMED
@@ -140,7 +133,7 @@ def test_a_refused_command_changes_nothing():
             again = checkpoint.load(before)
             head = envelope.decode_head(raw)
             empty = envelope.encode(
-                [], session=head.session, n=head.n, time_ms=head.time_ms, seen_position=0, seen_digest=0
+                [], version=1, session=head.session, n=head.n, time_ms=head.time_ms, seen_position=0, seen_digest=0
             )
             again.apply(position, empty)
             for copy in (again, machine):
@@ -239,19 +232,20 @@ def test_an_entry_above_the_active_version_does_nothing_and_closes_its_session()
 
 
 def test_a_version_is_activated_only_when_every_broker_and_compactor_knows_it():
-    """M5"""
+    """M5, M12"""
     tape = Tape()
-    writer = tape.open("b1", highest_version=2)
+    newer = SUPPORTED + 1
+    writer = tape.open("b1", highest_version=newer)
     old = tape.open("b2")
     tape.open("tool", kind=SessionKind.TOOL)
-    assert why(writer.do(Activate(version=2))) is Why.VERSION
-    tape.open("b2", highest_version=3)
+    assert why(writer.do(Activate(version=newer))) is Why.VERSION
+    tape.open("b2", highest_version=newer + 1)
     assert old.send(KeepAlive()).outcome is Outcome.DEAD
     assert writer.do(Activate(version=1)) == Done()
-    applied = writer.send(Activate(version=2))
+    applied = writer.send(Activate(version=newer))
     assert applied.verdicts == [Done()]
     assert applied.catalog_changed
-    assert tape.machine.version == 2 > SUPPORTED
+    assert tape.machine.version == newer > SUPPORTED
     before = tape.machine.position
     assert tape.write(writer.entry(KeepAlive(), n=4)).outcome is Outcome.HALTED
     assert tape.machine.position == before

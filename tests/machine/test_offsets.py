@@ -2,10 +2,19 @@
 
 import random
 
-from dray.machine.commands import CommitOffsets, ExpireOffsets, OffsetKey, OffsetReason, OffsetRow
 from dray.machine.names import TopicId
-from dray.machine.offsets import Committed
-from dray.machine.verdicts import OffsetCode, OffsetsCommitted, OffsetsExpired, Refused, Why
+from dray.machine.offsets import (
+    CommitOffsets,
+    Committed,
+    ExpireOffsets,
+    OffsetCode,
+    OffsetKey,
+    OffsetReason,
+    OffsetRow,
+    OffsetsCommitted,
+    OffsetsExpired,
+)
+from dray.machine.verdict import Refused, Why
 
 from .scribe import HOUR, NOW
 from .shop import Shop

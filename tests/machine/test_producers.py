@@ -7,15 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dray.machine import producers
-from dray.machine.commands import (
-    AllocateProducerId,
-    CloseStream,
-    DeleteTopic,
-    ExpireProducers,
-    TopicGone,
-)
+from dray.machine.append import Accepted, Duplicate, Rejected, batch_verdict
+from dray.machine.producer_ids import AllocateProducerId, ProducerAllocated
 from dray.machine.producers import SEQUENCES
-from dray.machine.verdicts import Accepted, Duplicate, ProducerAllocated, ProducersExpired, Rejected, batch_verdict
+from dray.machine.streams import CloseStream, ExpireProducers, ProducersExpired
+from dray.machine.topics import DeleteTopic, TopicGone
 
 from .scribe import HOUR
 from .shop import Shop, row

@@ -1,9 +1,10 @@
 """A new log that begins with the state of a lost one, or of one whose time ran ahead."""
 
 from dray.machine import checkpoint, producers
-from dray.machine.commands import CommitOffsets, FloorReason, OffsetRow, RaiseFloor
 from dray.machine.names import LogId, TopicId
+from dray.machine.offsets import CommitOffsets, OffsetRow
 from dray.machine.recovery import renew
+from dray.machine.streams import FloorReason, RaiseFloor
 
 from .scribe import HOUR, NOW
 from .shop import Shop, row

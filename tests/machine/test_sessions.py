@@ -2,10 +2,9 @@
 
 import pytest
 
-from dray.machine.commands import Close, Expire, KeepAlive, Swept
-from dray.machine.sessions import WAL_WINDOW
+from dray.machine.sessions import WAL_WINDOW, Close, Expire, KeepAlive, Opened, Swept
 from dray.machine.step import EndReason, Outcome, SessionEnd
-from dray.machine.verdicts import Done, Opened, Refused, Why
+from dray.machine.verdict import Done, Refused, Why
 
 from .scribe import Tape
 

@@ -2,26 +2,11 @@
 
 import pytest
 
-from dray.machine.commands import (
-    CloseStream,
-    CreateTopic,
-    DeleteTopic,
-    FloorReason,
-    OpenStream,
-    RaiseFloor,
-)
+from dray.machine.append import Accepted, Appended, Rejected
 from dray.machine.names import StreamId, TopicId, domain_for, domain_of, stream_id, wal_id
-from dray.machine.verdicts import (
-    Accepted,
-    Appended,
-    Done,
-    FloorRaised,
-    Refused,
-    Rejected,
-    StreamClosed,
-    TopicCreated,
-    Why,
-)
+from dray.machine.streams import CloseStream, FloorRaised, FloorReason, OpenStream, RaiseFloor, StreamClosed
+from dray.machine.topics import CreateTopic, DeleteTopic, TopicCreated
+from dray.machine.verdict import Done, Refused, Why
 
 from .scribe import LOG, NOW
 from .shop import Shop, row

@@ -2,10 +2,13 @@
 
 import random
 
-from dray.machine.commands import Close, Expire, FloorReason, KeepAlive, MarkDeleting, RaiseFloor
+from dray.machine.append import Accepted
+from dray.machine.garbage import MarkDeleting
+from dray.machine.sessions import Close, Expire, KeepAlive
 from dray.machine.step import Outcome
+from dray.machine.streams import FloorReason, RaiseFloor
 from dray.machine.timeline import HOUR_MS, JUMP_MS
-from dray.machine.verdicts import Accepted, Refused, Why
+from dray.machine.verdict import Refused, Why
 
 from .scribe import HOUR, NOW, Tape
 from .shop import Shop, row

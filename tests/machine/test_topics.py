@@ -1,10 +1,20 @@
 """The catalog."""
 
 from dray.machine import checkpoint
-from dray.machine.commands import AlterTopic, CloseStream, CreateTopic, DeleteTopic, OpenStream, TopicGone, TopicReady
 from dray.machine.names import TopicId
-from dray.machine.topics import TopicState
-from dray.machine.verdicts import Done, Refused, TopicAltered, TopicCreated, TopicDeleted, Why
+from dray.machine.streams import CloseStream, OpenStream
+from dray.machine.topics import (
+    AlterTopic,
+    CreateTopic,
+    DeleteTopic,
+    TopicAltered,
+    TopicCreated,
+    TopicDeleted,
+    TopicGone,
+    TopicReady,
+    TopicState,
+)
+from dray.machine.verdict import Done, Refused, Why
 
 from .shop import Shop
 

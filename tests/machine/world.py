@@ -2,10 +2,17 @@
 
 import random
 
-from dray.machine import commands as c
+from dray.machine.append import Append, pack_rows
+from dray.machine.brokers import Listener, RegisterBroker
+from dray.machine.confirmations import Checkpointed
+from dray.machine.garbage import Gone, MarkDeleting, Pin, Unpin
 from dray.machine.names import TopicId, wal_id
+from dray.machine.offsets import CommitOffsets, ExpireOffsets, OffsetReason, OffsetRow
+from dray.machine.producer_ids import AllocateProducerId
+from dray.machine.sessions import Expire, KeepAlive, Swept
 from dray.machine.step import Outcome
-from dray.machine.topics import TopicState
+from dray.machine.streams import CloseStream, ExpireProducers, FloorReason, OpenStream, RaiseFloor
+from dray.machine.topics import AlterTopic, CreateTopic, DeleteTopic, TopicGone, TopicReady, TopicState
 
 from .scribe import HOUR, LOG, NOW, Tape, Writer
 from .shop import row
@@ -14,9 +21,9 @@ from .shop import row
 class World:
     """Three brokers, a handful of topics and groups; every step is one entry or two."""
 
-    def __init__(self, seed: int, *, domains: int = 1) -> None:
+    def __init__(self, seed: int, *, domains: int = 1, version: int = 1) -> None:
         self.dice = random.Random(seed)
-        self.tape = Tape(min_grace_ms=1_000, domains=domains)
+        self.tape = Tape(min_grace_ms=1_000, domains=domains, version=version)
         self.machine = self.tape.machine
         self.writers: list[Writer] = []
         self.sequences: dict[tuple[int, int], int] = {}
@@ -78,8 +85,8 @@ class World:
         if self.dice.random() < 0.95:
             writer.wal += self.dice.choice([1, 1, 1, 2])
         name = wal_id(LOG, writer.session, writer.wal)
-        packed = c.pack_rows(rows)
-        command = c.Append(wal_id=name, size=position, created_ms=NOW, zone=self.dice.choice("ab"), packed=packed)
+        packed = pack_rows(rows)
+        command = Append(wal_id=name, size=position, created_ms=NOW, zone=self.dice.choice("ab"), packed=packed)
         raw = writer.entry(command)
         self.sent.append(raw)
         writer.n += 1
@@ -93,58 +100,58 @@ class World:
         self.topics += 1
         name = f"t{self.dice.randrange(6)}"
         partitions = self.dice.randrange(1, 5)
-        self.send(c.CreateTopic(topic_id=TopicId(self.topics.to_bytes(16, "big")), name=name, partitions=partitions,
+        self.send(CreateTopic(topic_id=TopicId(self.topics.to_bytes(16, "big")), name=name, partitions=partitions,
                                 configs={"b": "2", "a": "1"}))  # fmt: skip
 
     def drive_sagas(self) -> None:
         for topic in list(self.machine.topics.unfinished()):
             if topic.state is TopicState.DELETING:
-                self.send(*(c.CloseStream(stream=s, limit=self.dice.choice([5, 700])) for s in topic.streams))
-                self.send(c.TopicGone(topic_id=topic.id))
+                self.send(*(CloseStream(stream=s, limit=self.dice.choice([5, 700])) for s in topic.streams))
+                self.send(TopicGone(topic_id=topic.id))
             else:
                 self.send(*(
-                    c.OpenStream(stream=s, topic_id=topic.id, partition=p, producer_floor=topic.producer_floor,
+                    OpenStream(stream=s, topic_id=topic.id, partition=p, producer_floor=topic.producer_floor,
                                  name_existed_before=topic.name_existed_before)
                     for p, s in enumerate(topic.streams)
                 ))  # fmt: skip
-                self.send(c.TopicReady(topic_id=topic.id))
+                self.send(TopicReady(topic_id=topic.id))
         for stream in [s for s in self.machine.streams.all() if s.closed]:
-            self.send(c.CloseStream(stream=stream.id, limit=self.dice.choice([5, 700])))
+            self.send(CloseStream(stream=stream.id, limit=self.dice.choice([5, 700])))
 
     def delete(self) -> None:
-        self.send(c.DeleteTopic(topic_id=self.topic()))
+        self.send(DeleteTopic(topic_id=self.topic()))
 
     def alter(self) -> None:
-        self.send(c.AlterTopic(topic_id=self.topic(), set={"c": str(self.dice.random())}, remove=("a",),
+        self.send(AlterTopic(topic_id=self.topic(), set={"c": str(self.dice.random())}, remove=("a",),
                                partitions=self.dice.choice([0, 3, 6])))  # fmt: skip
 
     def raise_floor(self) -> None:
-        reason = self.dice.choice(list(c.FloorReason))
+        reason = self.dice.choice(list(FloorReason))
         bound = self.dice.choice([0, 3, 100, 5_000, HOUR])
-        self.send(c.RaiseFloor(stream=self.stream(), reason=reason, bound=bound, limit=self.dice.choice([1, 10, 900])))
+        self.send(RaiseFloor(stream=self.stream(), reason=reason, bound=bound, limit=self.dice.choice([1, 10, 900])))
 
     def commit(self) -> None:
         rows = tuple(
-            c.OffsetRow(topic_id=self.topic(), partition=self.dice.randrange(4), offset=self.dice.randrange(99))
+            OffsetRow(topic_id=self.topic(), partition=self.dice.randrange(4), offset=self.dice.randrange(99))
             for _ in range(3)
         )
-        self.send(c.CommitOffsets(group=f"g{self.dice.randrange(5)}", rows=rows,
+        self.send(CommitOffsets(group=f"g{self.dice.randrange(5)}", rows=rows,
                                   retention_ms=self.dice.choice([-1, 0, HOUR])))  # fmt: skip
 
     def expire(self) -> None:
-        self.send(c.ExpireProducers(stream=self.stream(), idle_ms=self.dice.choice([HOUR, 24 * HOUR]), limit=3))
+        self.send(ExpireProducers(stream=self.stream(), idle_ms=self.dice.choice([HOUR, 24 * HOUR]), limit=3))
         group = f"g{self.dice.randrange(5)}"
         due = tuple(self.machine.offsets.due(group, HOUR))
-        self.send(c.ExpireOffsets(group=group, reason=c.OffsetReason.EXPIRED, rows=due, retention_ms=HOUR))
+        self.send(ExpireOffsets(group=group, reason=OffsetReason.EXPIRED, rows=due, retention_ms=HOUR))
 
     def collect(self) -> None:
         objects = self.machine.objects
         guesses = tuple(self.dice.randrange(objects.next + 1) for _ in range(2))
-        self.send(c.MarkDeleting(objects=(*objects.due(1_000, 20), *guesses), grace_ms=1_000))
-        self.send(c.Gone(objects=tuple(objects.deleting(20))), c.Gone(objects=guesses))
+        self.send(MarkDeleting(objects=(*objects.due(1_000, 20), *guesses), grace_ms=1_000))
+        self.send(Gone(objects=tuple(objects.deleting(20))), Gone(objects=guesses))
 
     def pin(self) -> None:
-        self.send(self.dice.choice([c.Pin, c.Unpin])(pin=f"p{self.dice.randrange(3)}"))
+        self.send(self.dice.choice([Pin, Unpin])(pin=f"p{self.dice.randrange(3)}"))
 
     def late_copy(self) -> None:
         if self.sent:
@@ -154,22 +161,22 @@ class World:
         live = sorted(self.machine.sessions.live)
         if live:
             victim = self.machine.sessions.live[self.dice.choice(live)]
-            self.send(c.Expire(session=victim.id, last_n=victim.last_n))
+            self.send(Expire(session=victim.id, last_n=victim.last_n))
         ended = tuple(sorted(self.machine.sessions.ended)[:1])
-        self.send(c.Swept(sessions=ended), c.KeepAlive())
+        self.send(Swept(sessions=ended), KeepAlive())
 
     def nonsense(self) -> None:
         self.tape.write(self.dice.randbytes(self.dice.randrange(80)))
 
     def allocate(self) -> None:
-        self.send(c.AllocateProducerId(), c.AllocateProducerId())
+        self.send(AllocateProducerId(), AllocateProducerId())
 
     def register(self) -> None:
-        listener = c.Listener(name="PLAIN", host="h", port=9092)
-        self.send(c.RegisterBroker(broker_id=self.dice.choice([-1, 3, 4]), zone="a", rack="r", listeners=(listener,),
+        listener = Listener(name="PLAIN", host="h", port=9092)
+        self.send(RegisterBroker(broker_id=self.dice.choice([-1, 3, 4]), zone="a", rack="r", listeners=(listener,),
                                    started_ms=NOW, capacity={"cpu": "2"}))  # fmt: skip
 
     def checkpointed(self) -> None:
         at = max(1, self.machine.position - self.dice.randrange(50))
         mark = bytes([self.dice.randrange(2)]) * 32
-        self.send(c.Checkpointed(position=at, hash=mark, size=10, confirms=self.dice.random() < 0.5))
+        self.send(Checkpointed(position=at, hash=mark, size=10, confirms=self.dice.random() < 0.5))

@@ -12,7 +12,8 @@ from dray.clock import SystemClock
 from dray.disk import LocalDisk
 from dray.errors import Corrupt
 from dray.ids import SystemEntropy
-from dray.machine.commands import AllocateProducerId, KeepAlive
+from dray.machine.producer_ids import AllocateProducerId
+from dray.machine.sessions import KeepAlive
 from dray.node.directory import DataDirectory
 from dray.node.metadata import Effects
 from dray.offload import ThreadOffload
@@ -97,7 +98,7 @@ async def test_a_damaged_log_is_refused_and_recovered_under_a_new_log_id(tmp_pat
     assert Path(said["aside"]).is_dir()
     async with metadata(tmp_path, effects) as running:
         catalog = running.domains.catalog
-        assert catalog.machine.generation == 1
+        assert catalog.machine.head.generation == 1
         assert catalog.machine.log_id != old_log_id
         assert catalog.machine.topics.named("orders") is not None
         (again,) = await catalog.propose(AllocateProducerId())

@@ -16,7 +16,7 @@ from dray.ids import SystemEntropy
 from dray.log.port import Position
 from dray.log.segment import segment_name
 from dray.machine import checkpoint
-from dray.machine.commands import CreateTopic
+from dray.machine.topics import CreateTopic
 from dray.node.directory import DataDirectory
 from dray.node.inspection import current_machine, inspect
 from dray.node.joining import JoinedCheckpoints, join_metadata, joined_directory, owner_of

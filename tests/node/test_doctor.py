@@ -6,7 +6,7 @@ import pytest
 
 from dray.cli.settings import SECTIONS
 from dray.config import load, parse_set
-from dray.machine.commands import KeepAlive
+from dray.machine.sessions import KeepAlive
 from dray.node import doctor
 from dray.objects.probe import store_date
 from tests.node.test_admin import damage_the_middle, drayd, effects, fill

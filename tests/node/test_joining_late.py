@@ -8,7 +8,7 @@ from dray.errors import DrayError
 from dray.ids import SystemEntropy
 from dray.log.port import Position
 from dray.machine import checkpoint
-from dray.machine.commands import CreateTopic
+from dray.machine.topics import CreateTopic
 from dray.node.directory import DataDirectory
 from dray.node.joining import join_metadata, joined_directory, owner_of
 from dray.node.metadata import Effects, MetadataOptions, serve_metadata

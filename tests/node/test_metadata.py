@@ -13,8 +13,9 @@ from dray.ids import SystemEntropy
 from dray.log.client import ClientLog
 from dray.log.port import Position
 from dray.machine import checkpoint
-from dray.machine.commands import CreateTopic, KeepAlive
 from dray.machine.machine import Machine
+from dray.machine.sessions import KeepAlive
+from dray.machine.topics import CreateTopic
 from dray.node.directory import DataDirectory, WrongDirectory
 from dray.node.metadata import Effects, MetadataOptions, serve_metadata
 from dray.offload import ThreadOffload

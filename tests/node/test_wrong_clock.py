@@ -12,7 +12,7 @@ from dray.clock import SystemClock, WallMs
 from dray.config import load, parse_set
 from dray.disk import LocalDisk
 from dray.ids import SystemEntropy
-from dray.machine.commands import KeepAlive
+from dray.machine.sessions import KeepAlive
 from dray.node import broker as node_broker
 from dray.node.broker import RunningBroker, run_broker
 from dray.node.directory import DataDirectory

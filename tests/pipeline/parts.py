@@ -19,10 +19,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from dray.clock import SystemClock
 from dray.disk import LocalDisk
 from dray.ids import SystemEntropy
-from dray.log import envelope
 from dray.log.files import FileLog
-from dray.machine import commands
-from dray.machine.commands import Genesis
+from dray.machine.head import Genesis, founding
 from dray.node.directory import DataDirectory, mark_born
 from dray.offload import InlineOffload
 from dray.pipeline.opening import open_metadata, read_directory
@@ -43,9 +41,7 @@ def found_hasty(directory: Path) -> Path:
     identity = places.claim(disk, entropy)
     log_id = entropy.random_bytes(8)
     genesis = Genesis(cluster_id=identity.cluster.bytes, log_id=log_id, domain=0, domains=1, min_grace_ms=0)
-    entry = envelope.encode(
-        [commands.encode(genesis)], session=0, n=0, time_ms=clock.wall_ms(), seen_position=0, seen_digest=0
-    )
+    entry = founding(genesis, clock.wall_ms())
 
     async def begin() -> None:
         log = await FileLog.open(places.log(0), disk=disk, offload=InlineOffload(), clock=clock)

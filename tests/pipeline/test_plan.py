@@ -8,7 +8,7 @@ from dray.errors import Corrupt
 from dray.machine.machine import Machine
 from dray.machine.names import LogId, SessionId, StreamId, TopicId
 from dray.machine.step import Step
-from dray.machine.streams import Stream
+from dray.machine.stream import Stream
 from dray.objects.paths import WalName
 from dray.pipeline import plan as planning
 from dray.pipeline.errors import BadOption

@@ -10,8 +10,8 @@ from dray.clock import Clock, ManualClock, SystemClock
 from dray.ids import SeededEntropy
 from dray.log import envelope
 from dray.log.port import Log, LostReply, Position, Refused
-from dray.machine import commands
-from dray.machine.commands import Append
+from dray.machine.append import Append
+from dray.machine.machine import Machine
 from dray.machine.names import ProducerId, StreamId, domain_of
 from dray.objects.memory import MemoryObjects
 from dray.objects.paths import WalName
@@ -234,6 +234,9 @@ class HeldLog:
 
 
 def appends_in(entry: bytes) -> list[Append]:
-    head = envelope.decode_head(entry)
-    found = [commands.decode(kind, payload) for kind, payload in envelope.decode_commands(entry, head.count)]
+    head, machine = envelope.decode_head(entry), Machine()
+    found = [
+        machine.decoders.decode(kind, payload, head.version)
+        for kind, payload in envelope.decode_commands(entry, head.count)
+    ]
     return [command for command in found if isinstance(command, Append)]

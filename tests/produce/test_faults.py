@@ -11,7 +11,7 @@ import pytest
 from dray.errors import NotFound, Unavailable, Unknown
 from dray.ids import SeededEntropy
 from dray.log.port import LostReply, Position, Refused
-from dray.machine.commands import Expire
+from dray.machine.sessions import Expire
 from dray.objects.memory import MemoryObjects
 from dray.produce.errors import OutOfOrder
 from dray.replica.writer import Timing

@@ -8,7 +8,7 @@ import pytest
 
 from dray.clock import ManualClock
 from dray.ids import SeededEntropy
-from dray.machine.commands import Expire
+from dray.machine.sessions import Expire
 from dray.objects.files import FileObjects
 from dray.offload import InlineOffload
 from dray.retention.orphans import Orphans

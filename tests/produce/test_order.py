@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from dray.clock import ManualClock
-from dray.machine.commands import Expire
+from dray.machine.sessions import Expire
 from dray.objects.port import StoreUnavailable
 from dray.produce import telemetry
 from dray.produce.errors import NotStored, Overtaken, StoredUnknown

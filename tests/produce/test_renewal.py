@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from dray.errors import DrayError
-from dray.machine.commands import KeepAlive
+from dray.machine.sessions import KeepAlive
 from dray.objects.memory import MemoryObjects
 from dray.replica.session import COUNTERS, OwnSession, Spent
 from dray.wal.ids import SessionId, parse_wal_id

@@ -5,12 +5,11 @@ from contextlib import asynccontextmanager
 
 from dray.clock import Clock, SystemClock
 from dray.ids import SeededEntropy
-from dray.log import envelope
 from dray.log.memory import MemoryLog
 from dray.log.port import Log, LostReply, Position, Refused
-from dray.machine import commands
-from dray.machine.commands import Genesis, SessionKind
+from dray.machine.head import Genesis, founding
 from dray.machine.machine import Machine
+from dray.machine.sessions import SessionKind
 from dray.replica.replica import Replica
 from dray.replica.session import COUNTERS, Identity
 from dray.replica.writer import Timing
@@ -22,9 +21,7 @@ FAST = Timing(ttl_ms=600, keepalive_ms=200, settle_ms=300)
 
 def genesis(log_id: bytes = LOG_ID) -> bytes:
     command = Genesis(cluster_id=CLUSTER, log_id=log_id, domain=0, domains=1)
-    return envelope.encode(
-        [commands.encode(command)], session=0, n=0, time_ms=1_700_000_000_000, seen_position=0, seen_digest=0
-    )
+    return founding(command, 1_700_000_000_000)
 
 
 async def new_log() -> MemoryLog:

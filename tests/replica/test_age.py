@@ -10,10 +10,12 @@ from dray.clock import ManualClock
 from dray.errors import Unavailable
 from dray.log import envelope
 from dray.log.port import BEFORE_ALL
-from dray.machine import commands
-from dray.machine.commands import Append, CommitOffsets, CreateTopic, Expire, KeepAlive, OffsetRow, pack_rows
+from dray.machine.append import Append, pack_rows
 from dray.machine.names import TopicId
-from dray.machine.verdicts import Done, OffsetsCommitted, TopicCreated
+from dray.machine.offsets import CommitOffsets, OffsetRow, OffsetsCommitted
+from dray.machine.sessions import Expire, KeepAlive
+from dray.machine.topics import CreateTopic, TopicCreated
+from dray.machine.verdict import Done
 from dray.replica.errors import Busy, NotServing, TooLate
 from dray.replica.proposals import MAX_WAITING, Proposals
 from dray.replica.replica import Replica
@@ -109,7 +111,7 @@ async def test_a_process_that_was_away_asks_whether_its_session_lives_before_it_
         clock.advance(11_000)
         assert isinstance((await replica.propose(commit(1)))[0], OffsetsCommitted)
         new = [kinds for position, kinds in await kinds_of_entries(log) if position > tail]
-        beat, sent = commands.encode(KeepAlive())[0], commands.encode(commit(1))[0]
+        beat, sent = KeepAlive.number, commit(1).number
         assert set(new[0]) == {beat}
         assert sent in new[-1]
 
@@ -140,11 +142,11 @@ async def test_a_flood_of_commits_keeps_neither_beats_nor_appends_from_their_tur
     """RP9: their own queues, by turns, whatever is full."""
     clock = ManualClock()
     proposals = Proposals(clock, wait_ms=5_000)
-    flood = [proposals.add((commit(number, rows=100),)) for number in range(MAX_WAITING)]
+    flood = [proposals.add((commit(number, rows=100),), 1) for number in range(MAX_WAITING)]
     with pytest.raises(Busy):
-        proposals.add((commit(1),))
-    beat, bulk = proposals.add((KeepAlive(),)), proposals.add((append(3_000),))
-    rest = proposals.add((CreateTopic(topic_id=b"t" * 16, name="t", partitions=1),))
+        proposals.add((commit(1),), 1)
+    beat, bulk = proposals.add((KeepAlive(),), 1), proposals.add((append(3_000),), 1)
+    rest = proposals.add((CreateTopic(topic_id=b"t" * 16, name="t", partitions=1),), 1)
     taken = {proposal.answer for _ in range(2) for proposal in proposals.take()}
     assert {beat, bulk, rest} <= taken
     assert taken & set(flood), "and the flood has its turn, too"
@@ -154,8 +156,8 @@ async def test_two_floods_share_every_entry_by_rows() -> None:
     """RP9: neither gets less than a third of any two entries."""
     proposals = Proposals(ManualClock(), wait_ms=5_000)
     for number in range(2_000):
-        proposals.add((commit(number, rows=7),))
-        proposals.add((append(50, number),))
+        proposals.add((commit(number, rows=7),), 1)
+        proposals.add((append(50, number),), 1)
     for _ in range(4):
         pair = proposals.take() + proposals.take()
         commits = sum(proposal.rows for proposal in pair if proposal.once)
@@ -165,9 +167,9 @@ async def test_two_floods_share_every_entry_by_rows() -> None:
 
 async def test_the_order_within_a_kind_is_the_order_of_arrival() -> None:
     proposals = Proposals(ManualClock(), wait_ms=5_000)
-    answers = [proposals.add((append(1_000, number),)) for number in range(20)]
+    answers = [proposals.add((append(1_000, number),), 1) for number in range(20)]
     for number in range(20):
-        proposals.add((commit(number, rows=400),))
+        proposals.add((commit(number, rows=400),), 1)
     taken = []
     while found := proposals.take():
         proposals.put_back(found)

@@ -9,8 +9,9 @@ from dray.disk import LocalDisk
 from dray.errors import DrayError
 from dray.log.port import Position
 from dray.machine import checkpoint
-from dray.machine.commands import CreateTopic, KeepAlive
 from dray.machine.machine import Machine
+from dray.machine.sessions import KeepAlive
+from dray.machine.topics import CreateTopic
 from dray.offload import InlineOffload
 from dray.replica.checkpointer import Checkpointer
 from dray.replica.checkpoints import FileCheckpoints, MemoryCheckpoints, newest_machine

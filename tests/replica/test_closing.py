@@ -5,7 +5,7 @@ import asyncio
 from dray.clock import ManualClock
 from dray.log.memory import MemoryLog
 from dray.log.port import Position
-from dray.machine.commands import KeepAlive
+from dray.machine.sessions import KeepAlive
 from tests.replica.domain import FAST, new_log, replica_on
 
 

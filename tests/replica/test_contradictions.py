@@ -9,7 +9,7 @@ from dray.clock import SystemClock
 from dray.ids import SeededEntropy
 from dray.log.port import Position
 from dray.machine import checkpoint
-from dray.machine.commands import KeepAlive
+from dray.machine.sessions import KeepAlive
 from dray.replica.digests import Digests
 from dray.replica.errors import CommitUnknown, Diverged, NotServing, Superseded
 from dray.replica.replica import Replica

@@ -11,7 +11,7 @@ from dray.ids import SeededEntropy
 from dray.log.files import FileLog
 from dray.log.memory import MemoryLog
 from dray.machine import checkpoint
-from dray.machine.commands import KeepAlive, SessionKind
+from dray.machine.sessions import KeepAlive, SessionKind
 from dray.offload import InlineOffload
 from dray.replica import checkpointer as checkpointer_module
 from dray.replica.checkpointer import Checkpointer

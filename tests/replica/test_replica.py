@@ -6,9 +6,10 @@ import pytest
 
 from dray.log import envelope
 from dray.log.port import BEFORE_ALL
-from dray.machine import commands
-from dray.machine.commands import Close, CreateTopic, Expire, KeepAlive, SessionKind
-from dray.machine.verdicts import Done, TopicCreated
+from dray.machine.command import encode
+from dray.machine.sessions import Close, Expire, KeepAlive, SessionKind
+from dray.machine.topics import CreateTopic, TopicCreated
+from dray.machine.verdict import Done
 from dray.replica.errors import CommitUnknown, Diverged, NotServing, Superseded
 from dray.replica.replica import Replica
 
@@ -185,7 +186,7 @@ async def test_a_cloned_process_is_found_out():
         await replica.propose(KeepAlive())
         last = replica.machine.sessions.live[session.id].last_n
         forged = envelope.encode(
-            [commands.encode(Close())], session=session.id, n=last, time_ms=1,
+            [encode(Close(), 1)], version=1, session=session.id, n=last, time_ms=1,
             seen_position=replica.machine.position, seen_digest=replica.machine.digest,
         )  # fmt: skip
         await log.append(forged)

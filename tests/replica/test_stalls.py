@@ -13,8 +13,8 @@ from dray.log.client import ClientLog
 from dray.log.memory import MemoryLog
 from dray.log.port import Position
 from dray.log.server import LogServer
-from dray.machine.commands import KeepAlive
-from dray.machine.verdicts import Done
+from dray.machine.sessions import KeepAlive
+from dray.machine.verdict import Done
 from dray.replica.errors import Behind, CommitUnknown, NotServing
 from dray.replica.replica import Replica
 from dray.replica.stall import StallWatch

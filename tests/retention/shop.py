@@ -7,15 +7,14 @@ from datetime import timedelta
 
 from dray.clock import ManualClock
 from dray.ids import SeededEntropy
-from dray.log import envelope
 from dray.log.memory import MemoryLog
-from dray.machine import commands
-from dray.machine.commands import Append, Genesis, KeepAlive, SessionKind, pack_rows
+from dray.machine.append import Accepted, Append, Appended, pack_rows
+from dray.machine.head import Genesis, founding
 from dray.machine.machine import Machine
 from dray.machine.names import StreamId, wal_id
-from dray.machine.streams import Stream
+from dray.machine.sessions import KeepAlive, SessionKind
+from dray.machine.stream import Stream
 from dray.machine.topics import Topic
-from dray.machine.verdicts import Accepted, Appended
 from dray.objects.memory import MemoryObjects
 from dray.objects.paths import WAL_PREFIX, WalName
 from dray.objects.port import Objects
@@ -50,9 +49,7 @@ class Cluster:
         for domain in range(1 if data_domains == 1 else data_domains + 1):
             genesis = Genesis(cluster_id=CLUSTER, log_id=b"log-id-%d" % domain, domain=domain, domains=data_domains)
             self.logs[domain] = MemoryLog()
-            await self.logs[domain].append(
-                envelope.encode([commands.encode(genesis)], session=0, n=0, time_ms=NOW, seen_position=0, seen_digest=0)
-            )
+            await self.logs[domain].append(founding(genesis, NOW))
         return self
 
     @asynccontextmanager

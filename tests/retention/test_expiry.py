@@ -3,7 +3,8 @@
 import pytest
 
 from dray.machine import producers
-from dray.machine.commands import Append, CommitOffsets, OffsetRow, pack_rows
+from dray.machine.append import Append, pack_rows
+from dray.machine.offsets import CommitOffsets, OffsetRow
 from dray.retention.expiry import SLICE
 
 from .shop import DAY, HOUR, Cluster

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dray.machine.commands import AlterTopic, FloorReason, RaiseFloor
-from dray.machine.verdicts import FloorRaised
+from dray.machine.streams import FloorRaised, FloorReason, RaiseFloor
+from dray.machine.topics import AlterTopic
 
 from .shop import BATCH_BYTES, DAY, HOUR, MINUTE, NOW, Cluster, collect
 

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from dray.machine.commands import Gone, MarkDeleting, Pin, Unpin
-from dray.machine.verdicts import Marked
+from dray.machine.garbage import Gone, MarkDeleting, Marked, Pin, Unpin
 from dray.retention.turns import PATIENCE
 
 from .shop import DAY, HOUR, MINUTE, Cluster, pass_time

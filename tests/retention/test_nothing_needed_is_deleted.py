@@ -5,7 +5,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from dray.machine.commands import FloorReason, Pin, RaiseFloor, Unpin
+from dray.machine.garbage import Pin, Unpin
+from dray.machine.streams import FloorReason, RaiseFloor
 from dray.objects.paths import WalName
 
 from .shop import HOUR, MINUTE, TTL_MS, Cluster, pass_time

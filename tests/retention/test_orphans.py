@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from dray.machine.commands import CloseStream, Expire
 from dray.machine.names import SessionId, wal_id
+from dray.machine.sessions import Expire
+from dray.machine.streams import CloseStream
 from dray.objects.paths import WAL_PREFIX, WalName
 from dray.retention import telemetry
 from dray.retention.orphans import PAGE

@@ -7,12 +7,10 @@ import pytest
 
 from dray.clock import SystemClock
 from dray.ids import SystemEntropy
-from dray.log import envelope
 from dray.log.memory import MemoryLog
-from dray.machine import commands
-from dray.machine.commands import CreateTopic, DeleteTopic, Genesis
+from dray.machine.head import Genesis, founding
 from dray.machine.names import TopicId, domain_of
-from dray.machine.topics import TopicState
+from dray.machine.topics import CreateTopic, DeleteTopic, TopicState
 from dray.produce.rules import RuleBook
 from dray.replica.domains import Domains
 from dray.retention.floors import KEEP, read_rules
@@ -26,9 +24,7 @@ async def cluster_logs(data_domains: int) -> dict[int, MemoryLog]:
     for domain in range(1 if data_domains == 1 else data_domains + 1):
         genesis = Genesis(cluster_id=CLUSTER, log_id=bytes([domain]) * 8, domain=domain, domains=data_domains)
         logs[domain] = MemoryLog()
-        await logs[domain].append(
-            envelope.encode([commands.encode(genesis)], session=0, n=0, time_ms=10**12, seen_position=0, seen_digest=0)
-        )
+        await logs[domain].append(founding(genesis, 10**12))
     return logs
 
 

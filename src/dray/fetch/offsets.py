@@ -23,7 +23,7 @@ from dray.fetch.plan import Run
 from dray.fetch.service import FetchService
 from dray.machine.index import IndexRow
 from dray.machine.names import StreamId
-from dray.machine.streams import Stream
+from dray.machine.stream import Stream
 from dray.offload import Offload
 from dray.records import BatchView, InvalidBatch, first_at_or_after, newest, one_batch, records_of
 from dray.telemetry import logger

@@ -20,7 +20,7 @@ from dray.fetch.errors import DamagedObject, NotHere, OffsetOutOfRange, StreamGo
 from dray.machine.index import IndexRow
 from dray.machine.machine import Machine
 from dray.machine.names import ObjectId, StreamId, domain_of
-from dray.machine.streams import Stream
+from dray.machine.stream import Stream
 from dray.objects.paths import WalName
 from dray.replica.domains import Domains
 from dray.replica.replica import Replica

@@ -25,11 +25,10 @@ from typing import Final, TypeAlias
 from dray.errors import Unavailable, Unknown
 from dray.groups.errors import BadGroupId, UnknownGroup, UnknownMember
 from dray.groups.placement import domain_of_group
-from dray.machine.commands import MAX_TIME_MS, CommitOffsets, OffsetRow
+from dray.machine.command import MAX_TIME_MS
 from dray.machine.names import TopicId
-from dray.machine.offsets import MAX_METADATA
+from dray.machine.offsets import MAX_METADATA, CommitOffsets, OffsetCode, OffsetRow, OffsetsCommitted
 from dray.machine.topics import Topic
-from dray.machine.verdicts import OffsetCode, OffsetsCommitted
 from dray.replica.domains import Domains
 from dray.replica.replica import Replica
 from dray.topics.service import TopicService
@@ -165,7 +164,7 @@ class OffsetService:
         return UnknownGroup("the group does not exist", group=group[:100], generation=generation)
 
     def _replica(self, group: str) -> Replica:
-        return self._domains[domain_of_group(group, self._domains.catalog.machine.domains)]
+        return self._domains[domain_of_group(group, self._domains.catalog.machine.head.domains)]
 
     def _check_serving(self, replica: Replica) -> None:
         self._domains.catalog.check_serving()

@@ -25,6 +25,7 @@ from dray.log.port import LostReply, Position, Refused
 from dray.log.sockets import Address, reachable_path
 from dray.log.telemetry import RECONNECTING
 from dray.log.wire import (
+    OLDEST,
     VERSION,
     Frame,
     FrameKind,
@@ -208,8 +209,11 @@ class ClientLog:
         if frame.kind != FrameKind.WELCOME:
             raise Malformed("the other side is not a log server", address=self._address)
         welcome = decode_welcome(frame.payload)
-        if welcome.version != VERSION:
-            raise WrongServer("client and log server speak different versions", server=welcome.version, client=VERSION)
+        if not OLDEST <= welcome.version <= VERSION:  # LG19
+            raise WrongServer(
+                "client and log server have no version in common: upgrade the older one",
+                server=welcome.version, oldest=OLDEST, newest=VERSION,
+            )  # fmt: skip
         if self._cluster_id is not None and welcome.cluster_id != self._cluster_id:
             raise WrongServer("this is the log of another cluster", found=welcome.cluster_id, meant=self._cluster_id)
         if self._domain not in welcome.domains:

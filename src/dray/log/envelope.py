@@ -13,7 +13,6 @@ from typing import Final
 
 from dray.errors import Corrupt
 
-VERSION: Final = 1
 HEAD: Final = struct.Struct("<BBHQQqQQ")
 assert HEAD.size == 44, "the head size is part of the format"
 COMMAND: Final = struct.Struct("<BI")
@@ -46,7 +45,7 @@ def encode(
     time_ms: int,
     seen_position: int,
     seen_digest: int,
-    version: int = VERSION,
+    version: int,
 ) -> bytes:
     """One entry from (type, payload) pairs."""
     parts = [HEAD.pack(version, 0, len(commands), session, n, time_ms, seen_position, seen_digest)]

@@ -13,6 +13,7 @@ import asyncio
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +28,7 @@ from dray.log.wire import (
     FrameKind,
     Malformed,
     Welcome,
-    check_hello,
+    answer_hello,
     decode_domain,
     encode_error,
     encode_frame,
@@ -53,13 +54,11 @@ class LogServer:
     ) -> None:
         self._logs = dict(logs)
         self._max_entry_bytes = max_entry_bytes
-        self._welcome = encode_welcome(
-            Welcome(
-                version=VERSION,
-                cluster_id=cluster_id,
-                max_entry_bytes=max_entry_bytes,
-                domains=tuple(sorted(self._logs)),
-            )
+        self._welcome = Welcome(
+            version=VERSION,
+            cluster_id=cluster_id,
+            max_entry_bytes=max_entry_bytes,
+            domains=tuple(sorted(self._logs)),
         )
         self._servers: list[asyncio.Server] = []
         self._paths: list[Path] = []
@@ -114,7 +113,7 @@ class _Connection:
     def __init__(
         self,
         logs: Mapping[int, Log],
-        welcome: bytes,
+        welcome: Welcome,
         max_entry_bytes: int,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
@@ -132,12 +131,12 @@ class _Connection:
         async with asyncio.timeout(HELLO_SECONDS):
             frame = await read_frame(self._reader, 0)
         try:
-            check_hello(frame)
+            version = answer_hello(frame)
         except Malformed as error:
             with suppress(OSError):
                 await self._send(FrameKind.ERROR, frame.id, encode_error(error))
             raise
-        await self._send(FrameKind.WELCOME, frame.id, self._welcome)
+        await self._send(FrameKind.WELCOME, frame.id, encode_welcome(replace(self._welcome, version=version)))
         async with asyncio.TaskGroup() as calls:
             while True:
                 frame = await read_frame(self._reader, self._max_entry_bytes)

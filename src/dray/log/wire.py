@@ -6,6 +6,13 @@ A connection begins with HELLO and WELCOME. Then it carries either calls
 (APPEND, TAIL, TRIM; pipelined, answered by id in any order) or one FOLLOW,
 which turns it into a stream of ENTRY frames for the rest of its life: so a
 slow follower is held back by its own socket and by nothing else.
+
+HELLO names the newest version that the client speaks, WELCOME the one that is
+spoken: the older of both. So the processes of one machine can be upgraded one
+by one, in any order, as long as each still speaks the oldest of them.
+
+Invariants
+    LG19  A connection speaks the newest version that both sides know.
 """
 
 import asyncio
@@ -19,6 +26,8 @@ from dray.errors import Corrupt, DrayError, Invalid, Unavailable
 from dray.log.port import LostReply, Refused, Trimmed
 
 VERSION: Final = 1
+"""The newest version of this protocol that this build speaks."""
+OLDEST: Final = 1
 MAGIC: Final = b"DRAYMETA"
 HEAD: Final = struct.Struct("<IBQ")
 SMALL: Final = 1 << 16
@@ -92,19 +101,20 @@ async def read_frame(reader: asyncio.StreamReader, max_entry_bytes: int) -> Fram
     return Frame(kind=kind, id=request, payload=payload)
 
 
-def hello() -> bytes:
-    return _HELLO.pack(MAGIC, VERSION)
+def hello(version: int = VERSION) -> bytes:
+    return _HELLO.pack(MAGIC, version)
 
 
-def check_hello(frame: Frame) -> None:
-    """`Malformed` unless a client of our version speaks."""
+def answer_hello(frame: Frame, newest: int = VERSION) -> int:
+    """The version to speak (LG19); `Malformed` unless a client of a log server speaks."""
     if frame.kind != FrameKind.HELLO or len(frame.payload) != _HELLO.size:
         raise Malformed("a connection must begin with a hello")
     magic, version = _HELLO.unpack(frame.payload)
     if magic != MAGIC:
         raise Malformed("this is not a client of a log server")
-    if version != VERSION:
-        raise Malformed("client and log server speak different versions", client=version, server=VERSION)
+    if version < OLDEST:
+        raise Malformed("the client is too old for this log server: upgrade it", client=version, oldest=OLDEST)
+    return min(int(version), newest)  # LG19
 
 
 def encode_welcome(welcome: Welcome) -> bytes:

@@ -7,17 +7,52 @@ Invariants
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, ClassVar, Final
 
-from dray.machine.commands import Listener, RegisterBroker
+import msgspec
+from msgspec import Meta
+
+from dray.machine.command import Command, Configs, Int32, Millis, Name, Packed, Part, Text
+from dray.machine.head import Head
+from dray.machine.keys import Shape
 from dray.machine.names import SessionId
+from dray.machine.noun import Fields, Listing, stray
 from dray.machine.packing import Reader, Writer
-from dray.machine.sessions import Session
+from dray.machine.sessions import Sessions
 from dray.machine.step import Step
-from dray.machine.verdicts import BrokerRegistered, Verdict, Why, refused
+from dray.machine.verdict import Verdict, Why, refused
 
 FIRST_GIVEN_ID: Final = 1
 MAX_NAMES: Final = 10_000
+BROKER_KEY: Final = Shape("cluster/%/brokers/#")
+
+
+class Listener(Part, frozen=True, kw_only=True):
+    """Where clients reach a broker."""
+
+    name: Name
+    host: Name
+    port: Annotated[int, Meta(ge=0, le=0xFFFF)]
+
+
+class RegisterBroker(Packed, frozen=True, kw_only=True):
+    """Be a broker for as long as the entry's session lives."""
+
+    number = 8
+
+    broker_id: Int32
+    """-1: the machine gives one, the same for the same session name."""
+    zone: Text
+    rack: Text
+    listeners: Annotated[tuple[Listener, ...], Meta(max_length=32)]
+    started_ms: Millis
+    build: Text = ""
+    capacity: Configs = msgspec.field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRegistered(Verdict):
+    broker_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +73,13 @@ class Broker:
 class Brokers:
     """The live brokers of a cluster, kept in domain 0."""
 
-    def __init__(self) -> None:
+    name: ClassVar[str] = "brokers"
+    since: ClassVar[int] = 1
+    commands: ClassVar[tuple[type[Command], ...]] = (RegisterBroker,)
+
+    def __init__(self, head: Head, sessions: Sessions) -> None:
+        self._head = head
+        self._sessions = sessions
         self.live: dict[int, Broker] = {}
         self._given: dict[str, int] = {}
         """The ids that the machine gave, by session name."""
@@ -50,7 +91,19 @@ class Brokers:
     def of_session(self, session: SessionId) -> Broker | None:
         return next((broker for broker in self.live.values() if broker.session == session), None)
 
-    def register(self, step: Step, command: RegisterBroker, writer: Session) -> Verdict:
+    def apply(self, step: Step, command: Command) -> Verdict:
+        if not isinstance(command, RegisterBroker):
+            return stray(command)
+        if not self._head.is_catalog:
+            return refused(Why.FOREIGN, "the catalog is domain 0")
+        return self._register(step, command)
+
+    def session_ended(self, step: Step, session: SessionId) -> None:
+        if self._drop(session):  # M8
+            step.catalog_changed = True
+
+    def _register(self, step: Step, command: RegisterBroker) -> Verdict:
+        writer = self._sessions.live[step.session]
         if command.broker_id < -1:
             return refused(Why.MALFORMED, "a broker id is not negative")
         wanted = command.broker_id if command.broker_id >= 0 else self._given.get(writer.name, -1)
@@ -62,7 +115,7 @@ class Brokers:
                 return refused(Why.LIMIT, "too many broker ids were given")
             wanted = self._free_id()
             self._given[writer.name] = wanted
-        self.drop(writer.id)
+        self._drop(writer.id)
         self.live[wanted] = Broker(
             broker_id=wanted, session=writer.id, name=writer.name, zone=command.zone, rack=command.rack,
             listeners=command.listeners, started_ms=command.started_ms, build=command.build,
@@ -72,7 +125,7 @@ class Brokers:
         step.given.append(wanted)
         return BrokerRegistered(broker_id=wanted)
 
-    def drop(self, session: SessionId) -> bool:
+    def _drop(self, session: SessionId) -> bool:
         """The session is over (M8)."""
         broker = self.of_session(session)
         if broker is not None:
@@ -86,7 +139,7 @@ class Brokers:
             candidate += 1
         return candidate
 
-    def dump(self, out: Writer) -> None:
+    def dump(self, out: Writer, version: int) -> None:
         out.values([len(self._given), len(self.live)])
         for name, number in sorted(self._given.items()):
             out.values([name, number])
@@ -98,7 +151,7 @@ class Brokers:
                 [entry.port for entry in broker.listeners],
             ])  # fmt: skip
 
-    def load(self, source: Reader) -> None:
+    def load(self, source: Reader, version: int) -> None:
         given, live = source.ints(2)
         for _ in range(given):
             row = source.row()
@@ -115,3 +168,18 @@ class Brokers:
                 listeners=tuple(Listener(name=kind, host=host, port=port) for kind, host, port in addresses),
                 started_ms=started_ms, build=build, capacity=capacity,
             )  # fmt: skip
+
+    def show(self, prefix: str) -> Listing:
+        for broker in self.all():
+            yield BROKER_KEY.build(self._head.cluster_id, broker.broker_id), _fields(broker)
+
+
+def _fields(broker: Broker) -> Fields:
+    return {
+        "brokerId": broker.broker_id, "session": broker.session, "name": broker.name, "zoneId": broker.zone,
+        "rack": broker.rack, "startedAt": broker.started_ms, "buildInfo": broker.build,
+        "advertisedListeners": [
+            {"name": listener.name, "host": listener.host, "port": listener.port} for listener in broker.listeners
+        ],
+        "capacityHints": dict(broker.capacity),
+    }  # fmt: skip

@@ -1,6 +1,16 @@
 """A machine as bytes, and back.
 
-    magic 8 | version u16 | reserved u16 | length u64 | body | blake2b-256 of all before
+    magic 8 | format u16 | reserved u16 | length u64 | body | blake2b-256 of all before
+
+Since version 2 of the rules the body is the head and a section for each noun
+(format 2):
+
+    head row | section count | (name row | u64 length | the noun's own bytes)*
+
+A noun that came after the active version is not written, and one that is not
+there is empty. Under version 1 the parts lie behind each other in a fixed
+order, without names (format 1); builds that know only that one must find the
+same bytes.
 
 The body is a pure function of the log up to the machine's position: equal
 histories give equal bytes, on every machine and Python, so two checkpoints of
@@ -19,23 +29,21 @@ Invariants
 
 import struct
 from hashlib import blake2b
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from dray.errors import Corrupt, DrayError, Kind
-from dray.machine.machine import SUPPORTED, Machine
+from dray.machine.machine import Machine
 from dray.machine.names import LogId, ProducerId
-from dray.machine.packing import Reader, Writer
+from dray.machine.noun import Noun
+from dray.machine.packing import Reader, Row, Writer
 
 MAGIC: Final = b"DRAYCKP\x01"
 _HEAD: Final = struct.Struct("<8sHHQ")
 _HASH_BYTES: Final = 32
-FORMAT: Final = 1
-
-
-class _Part(Protocol):
-    def dump(self, out: Writer) -> None: ...
-
-    def load(self, source: Reader) -> None: ...
+UNNAMED: Final = 1
+SECTIONS: Final = 2
+FIRST_WITH_SECTIONS: Final = 2
+"""The version of the rules."""
 
 
 class TooNew(DrayError):
@@ -47,42 +55,95 @@ class TooNew(DrayError):
 def dump(machine: Machine) -> bytes:
     """The checkpoint of a machine (K2)."""
     out = Writer()
-    out.values([
-        machine.position, machine.digest, machine.version, machine.cluster_id, machine.log_id,
-        machine.domain, machine.domains, machine.generation, machine.producer_ids.next,
-        machine.timeline.time_ms, machine.timeline.sure_ms, machine.timeline.pause_end_ms,
-    ])  # fmt: skip
-    for part in _parts(machine):
-        part.dump(out)
+    if machine.version < FIRST_WITH_SECTIONS:
+        form = UNNAMED
+        _dump_unnamed(machine, out)
+    else:
+        form = SECTIONS
+        _dump_sections(machine, out)
     body = out.body()
-    head = _HEAD.pack(MAGIC, FORMAT, 0, len(body))
+    head = _HEAD.pack(MAGIC, form, 0, len(body))
     return b"".join((head, body, _hash(head, body)))
 
 
 def load(checkpoint: bytes | memoryview, kind: type[Machine] = Machine) -> Machine:
     """The machine of a checkpoint (K3)."""
-    body = _unwrap(memoryview(checkpoint))
+    form, body = _unwrap(memoryview(checkpoint))
     machine = kind()
     source = Reader(body)
     try:
         row = source.row()
-        machine.position, machine.digest, machine.version = row.number(), row.number(), row.number()
-        machine.cluster_id = row.raw()
-        machine.log_id = machine.streams.log_id = LogId(row.raw())
-        machine.domain = machine.streams.domain = row.number()
-        machine.domains, machine.generation = row.number(), row.number()
-        machine.producer_ids.begin(machine.generation)
-        machine.producer_ids.next = ProducerId(row.number())
-        timeline = machine.timeline
-        timeline.time_ms, timeline.sure_ms, timeline.pause_end_ms = row.number(), row.number(), row.number()
-        if machine.version > SUPPORTED:
-            raise TooNew("checkpoint has a newer active version", version=machine.version, supported=SUPPORTED)
-        for part in _parts(machine):
-            part.load(source)
+        _load_head(machine, row)
+        if form == UNNAMED:
+            _load_unnamed(machine, row, source)
+        else:
+            _load_sections(machine, row, source)
         source.finish()
     except (ValueError, OverflowError, KeyError) as broken:
         raise Corrupt("checkpoint holds a value that makes no sense") from broken
     return machine
+
+
+def _load_head(machine: Machine, row: Row) -> None:
+    head = machine.head
+    machine.position, machine.digest, head.version = row.number(), row.number(), row.number()
+    if head.version > machine.supported:
+        raise TooNew("checkpoint has a newer active version", version=head.version, supported=machine.supported)
+    head.cluster_id, head.log_id = row.raw(), LogId(row.raw())
+    head.domain, head.domains, head.generation = row.number(), row.number(), row.number()
+
+
+def _dump_unnamed(machine: Machine, out: Writer) -> None:
+    head, timeline = machine.head, machine.timeline
+    out.values([
+        machine.position, machine.digest, head.version, head.cluster_id, head.log_id,
+        head.domain, head.domains, head.generation, machine.producer_ids.next,
+        timeline.time_ms, timeline.sure_ms, timeline.pause_end_ms,
+    ])  # fmt: skip
+    for noun in _unnamed(machine):
+        noun.dump(out, machine.version)
+
+
+def _load_unnamed(machine: Machine, row: Row, source: Reader) -> None:
+    timeline = machine.timeline
+    machine.producer_ids.next = ProducerId(row.number())
+    timeline.time_ms, timeline.sure_ms, timeline.pause_end_ms = row.number(), row.number(), row.number()
+    for noun in _unnamed(machine):
+        noun.load(source, machine.version)
+
+
+def _unnamed(machine: Machine) -> tuple[Noun, ...]:
+    return (
+        machine.sessions, machine.objects, machine.streams, machine.topics,
+        machine.offsets, machine.brokers, machine.confirmations,
+    )  # fmt: skip
+
+
+def _dump_sections(machine: Machine, out: Writer) -> None:
+    head, timeline = machine.head, machine.timeline
+    out.values([
+        machine.position, machine.digest, head.version, head.cluster_id, head.log_id,
+        head.domain, head.domains, head.generation, timeline.time_ms, timeline.sure_ms, timeline.pause_end_ms,
+    ])  # fmt: skip
+    nouns = [noun for noun in machine.nouns if noun.since <= head.version]
+    out.values([len(nouns)])
+    for noun in nouns:
+        section = Writer()
+        noun.dump(section, head.version)
+        out.values([noun.name])
+        out.section(section)
+
+
+def _load_sections(machine: Machine, row: Row, source: Reader) -> None:
+    timeline = machine.timeline
+    timeline.time_ms, timeline.sure_ms, timeline.pause_end_ms = row.number(), row.number(), row.number()
+    left = {noun.name: noun for noun in machine.nouns if noun.since <= machine.version}
+    (sections,) = source.ints(1)
+    for _ in range(sections):
+        noun = left.pop(source.row().text())  # a name that is unknown, or stands twice, makes no sense
+        section = Reader(source.blob())
+        noun.load(section, machine.version)
+        section.finish()
 
 
 class Summary(NamedTuple):
@@ -98,23 +159,17 @@ class Summary(NamedTuple):
 def summary(checkpoint: bytes | memoryview) -> Summary:
     """What a whole, undamaged checkpoint says of itself, without building its machine."""
     view = memoryview(checkpoint)
-    row = Reader(_unwrap(view)).row()
+    form, body = _unwrap(view)
+    row = Reader(body).row()
     position, digest, _ = row.number(), row.number(), row.number()
     row.raw(), row.raw()
-    _, _, _, _, time_ms = (row.number() for _ in range(5))
-    return Summary(position, digest, bytes(view[-_HASH_BYTES:]), len(view), time_ms)
+    numbers = [row.number() for _ in range(5 if form == UNNAMED else 4)]
+    return Summary(position, digest, bytes(view[-_HASH_BYTES:]), len(view), numbers[-1])
 
 
 def fingerprint(machine: Machine) -> str:
     """A short name of a state: equal if and only if the states are."""
     return blake2b(dump(machine), digest_size=16).hexdigest()
-
-
-def _parts(machine: Machine) -> tuple["_Part", ...]:
-    return (
-        machine.sessions, machine.objects, machine.streams, machine.topics,
-        machine.offsets, machine.brokers, machine.confirmations,
-    )  # fmt: skip
 
 
 def _hash(*parts: bytes | memoryview) -> bytes:
@@ -124,10 +179,11 @@ def _hash(*parts: bytes | memoryview) -> bytes:
     return digest.digest()
 
 
-def _unwrap(checkpoint: memoryview) -> memoryview:
+def _unwrap(checkpoint: memoryview) -> tuple[int, memoryview]:
+    """The format and the body of a whole checkpoint."""
     if len(checkpoint) < _HEAD.size + _HASH_BYTES:
         raise Corrupt("checkpoint is too short", size=len(checkpoint))
-    magic, version, _, length = _HEAD.unpack_from(checkpoint)
+    magic, form, _, length = _HEAD.unpack_from(checkpoint)
     if magic != MAGIC:
         raise Corrupt("these bytes are no checkpoint")
     if length != len(checkpoint) - _HEAD.size - _HASH_BYTES:
@@ -135,6 +191,6 @@ def _unwrap(checkpoint: memoryview) -> memoryview:
     end = _HEAD.size + length
     if _hash(checkpoint[:end]) != checkpoint[end:]:
         raise Corrupt("checkpoint does not match its hash: it was damaged")
-    if version > FORMAT:  # behind the hash: a flipped bit does not make it newer
-        raise TooNew("checkpoint has a newer format", version=version, supported=FORMAT)
-    return checkpoint[_HEAD.size : end]
+    if form > SECTIONS:  # behind the hash: a flipped bit does not make it newer
+        raise TooNew("checkpoint has a newer format", version=form, supported=SECTIONS)
+    return form, checkpoint[_HEAD.size : end]

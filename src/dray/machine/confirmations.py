@@ -11,16 +11,32 @@ Invariants
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, ClassVar, Final
 
-from dray.machine.commands import Checkpointed, SessionKind
+from msgspec import Meta
+
+from dray.machine.command import Command, Count, Packed
+from dray.machine.keys import Shape
 from dray.machine.names import SessionId
+from dray.machine.noun import Listing, stray
 from dray.machine.packing import Reader, Writer
-from dray.machine.sessions import Sessions
+from dray.machine.sessions import SessionKind, Sessions
 from dray.machine.step import Step
-from dray.machine.verdicts import DONE, Verdict, Why, refused
+from dray.machine.verdict import DONE, Verdict, Why, refused
 
 KEPT: Final = 8
+CHECKPOINT_KEY: Final = Shape("checkpoints/#")
+
+
+class Checkpointed(Packed, frozen=True, kw_only=True):
+    """A checkpoint of `position` was written, or read back and found equal."""
+
+    number = 7
+
+    position: Count
+    hash: Annotated[bytes, Meta(min_length=32, max_length=32)]
+    size: Count
+    confirms: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,6 +58,10 @@ class CheckpointMark:
 class Confirmations:
     """The newest checkpoints, by position."""
 
+    name: ClassVar[str] = "confirmations"
+    since: ClassVar[int] = 1
+    commands: ClassVar[tuple[type[Command], ...]] = (Checkpointed,)
+
     def __init__(self, sessions: Sessions) -> None:
         self.marks: list[CheckpointMark] = []
         self._sessions = sessions
@@ -50,7 +70,13 @@ class Confirmations:
         """Those that may be loaded or trimmed to, oldest first."""
         return [mark for mark in self.marks if mark.usable]
 
-    def apply(self, step: Step, command: Checkpointed) -> Verdict:
+    def apply(self, step: Step, command: Command) -> Verdict:
+        return self._announced(step, command) if isinstance(command, Checkpointed) else stray(command)
+
+    def session_ended(self, step: Step, session: SessionId) -> None:
+        """A checkpoint outlives its maker."""
+
+    def _announced(self, step: Step, command: Checkpointed) -> Verdict:
         if not 0 < command.position < step.position:
             return refused(Why.MALFORMED, "a checkpoint lies before its announcement")
         mark = next((mark for mark in self.marks if mark.position == command.position), None)
@@ -85,14 +111,14 @@ class Confirmations:
             oldest = next(mark for mark in self.marks if mark.position not in needed)
             self.marks.remove(oldest)
 
-    def dump(self, out: Writer) -> None:
+    def dump(self, out: Writer, version: int) -> None:
         out.values([len(self.marks)])
         for mark in self.marks:
             out.values([
                 mark.position, mark.hash, mark.size, mark.maker, int(mark.confirmed), int(mark.disputed),
             ])  # fmt: skip
 
-    def load(self, source: Reader) -> None:
+    def load(self, source: Reader, version: int) -> None:
         (marks,) = source.ints(1)
         for _ in range(marks):
             row = source.row()
@@ -100,3 +126,10 @@ class Confirmations:
                 position=row.number(), hash=row.raw(), size=row.number(), maker=SessionId(row.number()),
                 confirmed=bool(row.number()), disputed=bool(row.number()),
             ))  # fmt: skip
+
+    def show(self, prefix: str) -> Listing:
+        for mark in self.marks:
+            yield CHECKPOINT_KEY.build(mark.position), {
+                "hash": mark.hash.hex(), "size": mark.size, "maker": mark.maker,
+                "confirmed": mark.confirmed, "disputed": mark.disputed,
+            }  # fmt: skip

@@ -26,15 +26,25 @@ Invariants
 from array import array
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from heapq import merge
+from typing import Annotated, ClassVar, Final, NamedTuple
+
+from msgspec import Meta
 
 from dray.errors import Corrupt
-from dray.machine.commands import Gone, MarkDeleting, Pin, Unpin
+from dray.machine.command import MAX_ROWS, Command, Millis, Name, ObjectField, Packed
+from dray.machine.head import Head
+from dray.machine.keys import Shape
 from dray.machine.names import LogId, ObjectId, SessionId, WalId, wal_id
+from dray.machine.noun import Fields, Listing, stray
 from dray.machine.packing import Reader, Writer
 from dray.machine.step import Step
 from dray.machine.timeline import Timeline
-from dray.machine.verdicts import DONE, Marked, Pinned, Verdict, Why, refused
+from dray.machine.verdict import DONE, Verdict, Why, refused
+
+PIN_KEY: Final = Shape("sessions/#/pins/$")
+OBJECT_KEY: Final = Shape("wal/objects/#/%")
+GARBAGE_KEY: Final = Shape("wal/gc/#/%")
 
 BLOCK_BITS: Final = 6
 BLOCK: Final = 1 << BLOCK_BITS
@@ -43,6 +53,57 @@ DENSE: Final = 16
 MAX_ORIGINS: Final = 0xFFFF
 MAX_PINS: Final = 1_000
 """Of one session."""
+
+
+class Pin(Packed, frozen=True, kw_only=True):
+    """Keep every object that dies from here on, while the entry's session lives."""
+
+    number = 22
+
+    pin: Name
+
+
+class Unpin(Packed, frozen=True, kw_only=True):
+    number = 23
+
+    pin: Name
+
+
+class MarkDeleting(Packed, frozen=True, kw_only=True):
+    """Dead objects whose grace is over may now be deleted from the store."""
+
+    number = 24
+
+    objects: Annotated[tuple[ObjectField, ...], Meta(max_length=MAX_ROWS)]
+    grace_ms: Millis
+
+    def needs(self) -> int:
+        return max(1, len(self.objects))
+
+
+class Gone(Packed, frozen=True, kw_only=True):
+    """These objects are no longer in the store: forget them."""
+
+    number = 25
+
+    objects: Annotated[tuple[ObjectField, ...], Meta(max_length=MAX_ROWS)]
+
+    def needs(self) -> int:
+        return max(1, len(self.objects))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pinned(Verdict):
+    """Whatever was alive at `position` stays in the store while the pin lives."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marked(Verdict):
+    """The objects that may be deleted now; the others named were not due."""
+
+    objects: tuple[ObjectId, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +158,12 @@ class _Block:
 class Objects:
     """The WAL objects of a domain."""
 
-    def __init__(self, timeline: Timeline) -> None:
+    name: ClassVar[str] = "objects"
+    since: ClassVar[int] = 1
+    commands: ClassVar[tuple[type[Command], ...]] = (Pin, Unpin, MarkDeleting, Gone)
+
+    def __init__(self, head: Head, timeline: Timeline) -> None:
+        self._head = head
         self.next = ObjectId(0)
         self.min_grace_ms = 0
         self.dead: dict[ObjectId, Death] = {}
@@ -144,7 +210,7 @@ class Objects:
             if not left:
                 self._die(step, ObjectId(number))
 
-    def apply(self, step: Step, command: Pin | Unpin | MarkDeleting | Gone) -> Verdict:
+    def apply(self, step: Step, command: Command) -> Verdict:
         match command:
             case Pin():
                 return self._pin(step, command)
@@ -155,8 +221,10 @@ class Objects:
                 return self._mark(command)
             case Gone():
                 return self._forget(command)
+            case _:
+                return stray(command)
 
-    def drop_pins(self, session: SessionId) -> None:
+    def session_ended(self, step: Step, session: SessionId) -> None:
         """Pins end with their session (X3)."""
         for key in [key for key in self.pins if key[0] == session]:
             del self.pins[key]
@@ -323,7 +391,7 @@ class Objects:
         if not block.kept and len(block.rows) == BLOCK:
             del self._blocks[number >> BLOCK_BITS]
 
-    def dump(self, out: Writer) -> None:
+    def dump(self, out: Writer, version: int) -> None:
         out.values([self.next, self.min_grace_ms, len(self._origins), len(self.dead), len(self.pins)])
         for log_id, zone in self._origins:
             out.values([log_id, zone])
@@ -342,7 +410,7 @@ class Objects:
         for column in (numbers, kept, *whole.columns()):
             out.column(column)
 
-    def load(self, source: Reader) -> None:
+    def load(self, source: Reader, version: int) -> None:
         following, self.min_grace_ms, origins, dead, pins = source.ints(5)
         self.next = ObjectId(following)
         for _ in range(origins):
@@ -371,3 +439,27 @@ class Objects:
             at += size
         if any(len(column) != at for column in columns):
             raise Corrupt("columns of the objects differ in length")
+
+    def show(self, prefix: str) -> Listing:
+        pins: Listing = (
+            (PIN_KEY.build(session, pin), {"position": position}) for (session, pin), position in self.pins.items()
+        )
+        dead: Listing = ((GARBAGE_KEY.build(self._head.domain, owner.wal_id), fields) for owner, fields in self._dead())
+        kept: Listing = ((OBJECT_KEY.build(self._head.domain, owner.wal_id), _fields(owner)) for owner in self.all())
+        return merge(*(sorted(part, key=lambda item: item[0]) for part in (pins, dead, kept)), key=lambda item: item[0])
+
+    def _dead(self) -> Iterator[tuple[WalObject, Fields]]:
+        for identity, death in self.dead.items():
+            owner = self.find(identity)
+            if owner is not None:
+                yield owner, {
+                    "deadSinceMs": death.time_ms, "deadAtPosition": death.position, "deleting": death.deleting,
+                    "object": owner.id,
+                }  # fmt: skip
+
+
+def _fields(owner: WalObject) -> Fields:
+    return {
+        "walId": owner.wal_id.hex(), "object": owner.id, "sizeBytes": owner.size, "createdAt": owner.created_ms,
+        "zone": owner.zone, "rows": owner.rows,
+    }  # fmt: skip

@@ -3,15 +3,14 @@
 Every key begins with `/dray/v1`. Numbers have 20 digits, so keys sort like
 the numbers in them; free text is percent-encoded (all but letters, digits,
 `.`, `_` and `-`); ids made of bytes are lowercase hex. Keys are a view of the
-machine and nothing is stored under them.
+machine and nothing is stored under them. Each noun says which shapes it has.
 
 Invariants
-    M9  `parse(build(kind, *parts))` is `(kind, parts)` for all parts, and
-        `build` of what `parse` returns is the key.
+    M9  `parse` of what `build` gives is the parts, for all parts, and `build`
+        of what `parse` returns is the key.
 """
 
-from enum import Enum
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import quote, unquote
 
 from dray.errors import Invalid
@@ -21,61 +20,33 @@ WIDTH: Final = 20
 Part: TypeAlias = int | str | bytes
 
 
-class KeyKind(Enum):
-    """Each kind of key, with the types of its parts: `#` a number, `$` text, `%` bytes."""
+class Shape:
+    """One kind of key, by the types of its parts: `#` a number, `$` text, `%` bytes."""
 
-    MACHINE = "machine"
-    BROKER = "cluster/%/brokers/#"
-    TOPIC = "topics/$"
-    PARTITION = "topics/$/partitions/#"
-    STREAM = "streams/#"
-    LOG_END = "streams/#/hwm"
-    LOG_START = "streams/#/log-start"
-    INDEX = "streams/#/offset-index/#/#"
-    PRODUCER = "streams/#/producers/#"
-    TASK = "streams/#/compaction/tasks/$"
-    GROUP_TYPE = "groups/$/type"
-    GROUP_STATE = "groups/$/state"
-    GROUP_MEMBER = "groups/$/members/$"
-    GROUP_ASSIGNMENT = "groups/$/assignment/$"
-    GROUP_OFFSET = "groups/$/offsets/%/#"
-    SESSION = "sessions/#"
-    PIN = "sessions/#/pins/$"
-    WAL_OBJECT = "wal/objects/#/%"
-    WAL_GC = "wal/gc/#/%"
-    CHECKPOINT = "checkpoints/#"
-    ACL = "acls/$"
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self._pieces = tuple(pattern.split("/"))
+
+    def build(self, *parts: Part) -> str:
+        """The key of these parts (M9)."""
+        left = iter(parts)
+        if len(parts) != sum(piece in "#$%" for piece in self._pieces):
+            raise Invalid("key has another number of parts", pattern=self.pattern)
+        return "/".join([ROOT, *(_encode(piece, next(left)) if piece in "#$%" else piece for piece in self._pieces)])
+
+    def parse(self, key: str) -> tuple[Part, ...] | None:
+        """The parts of a key of this kind; none if it is of another (M9)."""
+        if not key.startswith(ROOT + "/"):
+            return None
+        return _match(self._pieces, key[len(ROOT) + 1 :].split("/"))
+
+    def __repr__(self) -> str:
+        return f"Shape({self.pattern!r})"
 
 
-class Key(NamedTuple):
-    """A key, taken apart."""
-
-    kind: KeyKind
-    parts: tuple[Part, ...]
-
-
-_SHAPES: Final = {kind: tuple(kind.value.split("/")) for kind in KeyKind}
-
-
-def build(kind: KeyKind, *parts: Part) -> str:
-    """The key of a kind and its parts (M9)."""
-    left = iter(parts)
-    shape = _SHAPES[kind]
-    if len(parts) != sum(piece in "#$%" for piece in shape):
-        raise Invalid("key has another number of parts", kind=kind.name)
-    return "/".join([ROOT, *(_encode(piece, next(left)) if piece in "#$%" else piece for piece in shape)])
-
-
-def parse(key: str) -> Key:
-    """The kind and the parts of a key (M9)."""
-    if not key.startswith(ROOT + "/"):
-        raise Invalid("key does not begin with the root", root=ROOT)
-    pieces = key[len(ROOT) + 1 :].split("/")
-    for kind, shape in _SHAPES.items():
-        parts = _match(shape, pieces)
-        if parts is not None:
-            return Key(kind, parts)
-    raise Invalid("no kind of key looks like this", key=key)
+def overlap(key: str, prefix: str) -> bool:
+    """May something at or under a key begin with the prefix?"""
+    return key.startswith(prefix) or prefix.startswith(key)
 
 
 def text(value: str) -> str:

@@ -6,7 +6,7 @@ no clock, no dice and no environment, and depends on no hash or set order.
 
 Each command is judged first and changes state only if it is accepted. The
 rules live with their nouns (`sessions`, `topics`, `streams`, ...); this module
-brings entries to them.
+brings entries to them, and knows nothing of a noun but `dray.machine.noun`.
 
 Invariants
     M3  `apply` raises for no bytes. What does not decode, or breaks a rule,
@@ -14,8 +14,8 @@ Invariants
     M4  `digest` chains the bytes of every entry, its position, and the
         offsets and ids that apply gave, from the log id on.
     M5  An entry above the active version does nothing and closes its session.
-        With an active version above `SUPPORTED`, nothing is applied any more.
-    M6  Genesis comes first and once; before it every entry is bad.
+        With an active version above what the build supports, nothing is
+        applied any more.
     M7  An entry touches at most `MAX_ROWS` rows: commands that need more than
         that are refused, and slices share what the others leave.
 """
@@ -23,58 +23,25 @@ Invariants
 import struct
 from array import array
 from hashlib import blake2b
-from typing import Final, TypeAlias
+from typing import ClassVar, Final
 
 from dray.errors import Invalid
 from dray.log.envelope import HEAD, BadEntry, decode_commands
 from dray.machine.brokers import Brokers
-from dray.machine.commands import (
-    MAX_ROWS,
-    Activate,
-    AllocateProducerId,
-    Append,
-    BadCommand,
-    Checkpointed,
-    Close,
-    CloseStream,
-    Command,
-    CommitOffsets,
-    Expire,
-    ExpireOffsets,
-    ExpireProducers,
-    Genesis,
-    Gone,
-    KeepAlive,
-    MarkDeleting,
-    Open,
-    OpenStream,
-    Pin,
-    RaiseFloor,
-    RegisterBroker,
-    SessionKind,
-    Swept,
-    TopicGone,
-    TopicReady,
-    Unpin,
-    decode,
-    weigh,
-)
+from dray.machine.command import MAX_ROWS, BadCommand, Command, Decoders
 from dray.machine.confirmations import Confirmations
 from dray.machine.garbage import Objects
-from dray.machine.names import NOBODY, LogId, SessionId, domain_of
+from dray.machine.head import SUPPORTED, Activate, Genesis, Head
+from dray.machine.names import NOBODY, LogId, SessionId
+from dray.machine.noun import Noun
 from dray.machine.offsets import Offsets
-from dray.machine.producers import ProducerIds
-from dray.machine.sessions import Sessions
+from dray.machine.producer_ids import ProducerIds
+from dray.machine.sessions import Open, SessionKind, Sessions
 from dray.machine.step import Applied, EndReason, Outcome, Step
 from dray.machine.streams import Streams
 from dray.machine.timeline import Timeline
-from dray.machine.topics import TopicCommand, Topics, TopicState
-from dray.machine.verdicts import DONE, Refused, Verdict, Why, refused
-
-CatalogCommand: TypeAlias = TopicCommand | RegisterBroker | AllocateProducerId
-
-SUPPORTED: Final = 1
-"""The newest version of the rules that this software knows."""
+from dray.machine.topics import Topics
+from dray.machine.verdict import DONE, Refused, Verdict, Why, refused
 
 # A rule that fails in one of these ways has a bug; it fails alike everywhere,
 # so the command is refused and the log stays readable. Anything else (no
@@ -85,24 +52,47 @@ FAILURES: Final = (ArithmeticError, LookupError, ValueError, TypeError, Attribut
 class Machine:
     """The state of one domain."""
 
+    supported: ClassVar[int] = SUPPORTED
+    """The newest version of the rules that this build knows."""
+
     def __init__(self) -> None:
         self.position = 0
         self.digest = 0
-        self.version = 0
-        self.cluster_id = b""
-        self.log_id = LogId(b"")
-        self.domain = 0
-        self.domains = 0
-        self.generation = 0
+        self.head = Head()
         self.timeline = Timeline()
         self.sessions = Sessions(self.timeline)
-        self.objects = Objects(self.timeline)
-        self.streams = Streams(self.timeline, self.objects)
-        self.topics = Topics(self.timeline)
-        self.offsets = Offsets(self.timeline)
-        self.brokers = Brokers()
-        self.producer_ids = ProducerIds()
+        self.objects = Objects(self.head, self.timeline)
+        self.streams = Streams(self.head, self.timeline, self.sessions, self.objects)
+        self.producer_ids = ProducerIds(self.head)
+        self.topics = Topics(self.head, self.timeline, self.streams, self.producer_ids)
+        self.streams.catalog = self.topics
+        self.offsets = Offsets(self.timeline, self.topics)
+        self.brokers = Brokers(self.head, self.sessions)
         self.confirmations = Confirmations(self.sessions)
+        self.nouns = self.all_nouns()
+        kinds = [kind for noun in self.nouns for kind in noun.commands]
+        self.decoders = Decoders([Genesis, Activate, *kinds])
+        self._homes: dict[type[Command], Noun] = {kind: noun for noun in self.nouns for kind in noun.commands}
+
+    def all_nouns(self) -> tuple[Noun, ...]:
+        """What there is, in the order in which the end of a session reaches it."""
+        return (
+            self.sessions, self.objects, self.streams, self.topics, self.offsets, self.brokers, self.confirmations,
+            self.producer_ids,
+        )  # fmt: skip
+
+    @property
+    def version(self) -> int:
+        """The active version of the rules."""
+        return self.head.version
+
+    @property
+    def log_id(self) -> LogId:
+        return self.head.log_id
+
+    @property
+    def domain(self) -> int:
+        return self.head.domain
 
     @property
     def time_ms(self) -> int:
@@ -113,7 +103,7 @@ class Machine:
         """Fold one entry. Positions must increase; the bytes may be anything (M3)."""
         if position <= self.position:
             raise Invalid("entry is not behind the ones applied", position=position, applied=self.position)
-        if self.version > SUPPORTED:
+        if self.version > self.supported:
             return Applied(Outcome.HALTED, NOBODY, 0)  # M5
         entry_hash = blake2b(entry, digest_size=16).digest()
         step = Step(position, NOBODY)
@@ -140,7 +130,7 @@ class Machine:
         if outcome is Outcome.EXECUTED:
             writer = self.sessions.use_up(session, n, entry_hash, step.position)
             step.session = session
-            commands = self._decode(entry, count) if flags == 0 and version > 0 else None
+            commands = self._decode(entry, count, self.version) if flags == 0 and version > 0 else None
             if commands is None:
                 return Applied(Outcome.BAD, session, n)
             self.sessions.tick(writer, time_ms)
@@ -154,7 +144,8 @@ class Machine:
     def _found_or_open(self, step: Step, entry: bytes, time_ms: int) -> Applied:
         """Genesis or Open: alone, by nobody, with n 0."""
         version, flags, count, _, n, _, _, _ = HEAD.unpack_from(entry)
-        commands = self._decode(entry, count) if n == 0 and count == 1 and flags == 0 and version > 0 else None
+        alone = n == 0 and count == 1 and flags == 0 and version > 0
+        commands = self._decode(entry, count, self.version or version) if alone else None
         if commands is None:
             return Applied(Outcome.BAD, NOBODY, 0)
         match commands[0]:
@@ -173,14 +164,9 @@ class Machine:
             return refused(Why.EXISTS, "the log has its genesis")  # M6
         if genesis.domain > (0 if genesis.domains == 1 else genesis.domains):
             return refused(Why.MALFORMED, "the domain is not one of the cluster's")
-        self.version = genesis.version
-        self.cluster_id = genesis.cluster_id
-        self.log_id = self.streams.log_id = LogId(genesis.log_id)
-        self.domain = self.streams.domain = genesis.domain
-        self.domains = self.topics.domains = genesis.domains
-        self.generation = genesis.generation
+        self.head.begin(genesis)
         self.objects.min_grace_ms = genesis.min_grace_ms
-        self.producer_ids.begin(genesis.generation)
+        self.producer_ids.begin()
         self.timeline.begin(time_ms)
         self.digest = int.from_bytes(genesis.log_id, "little")  # M4
         return DONE
@@ -193,7 +179,7 @@ class Machine:
             self._release(step, ended.session)
         return verdict
 
-    def _decode(self, entry: bytes, count: int) -> list[Command | Refused] | None:
+    def _decode(self, entry: bytes, count: int, version: int) -> list[Command | Refused] | None:
         """Everything is decoded before anything is applied (M3)."""
         try:
             packed = decode_commands(entry, count)
@@ -202,14 +188,14 @@ class Machine:
         commands: list[Command | Refused] = []
         for number, payload in packed:
             try:
-                commands.append(decode(number, payload))
+                commands.append(self.decoders.decode(number, payload, version))
             except BadCommand as bad:
                 commands.append(refused(Why.MALFORMED, bad.message))
         return commands
 
     def _execute(self, step: Step, commands: list[Command | Refused], want_verdicts: bool) -> list[Verdict] | None:
         verdicts: list[Verdict] = []
-        needed = [0 if isinstance(command, Refused) else weigh(command) for command in commands]
+        needed = [0 if isinstance(command, Refused) else command.needs() for command in commands]
         step.spare = max(0, MAX_ROWS - sum(needed))  # M7
         budget = MAX_ROWS
         for command, need in zip(commands, needed, strict=True):
@@ -230,82 +216,29 @@ class Machine:
     def _guarded(self, step: Step, command: Command) -> Verdict:
         known = len(step.ended)
         try:
-            return self.execute(step, command)
+            return self._execute_one(step, command)
         except FAILURES as failure:
             return refused(Why.INTERNAL, f"{type(command).__name__} failed: {type(failure).__name__}")  # M3
         finally:
             for ended in step.ended[known:]:
                 self._release(step, ended.session)
 
-    def execute(self, step: Step, command: Command) -> Verdict:
+    def _execute_one(self, step: Step, command: Command) -> Verdict:
         """Bring a command to its noun."""
-        match command:
-            case Append():
-                return self.streams.append(step, command, self.sessions.live[step.session])
-            case OpenStream():
-                return self._open_stream(step, command)
-            case CloseStream() | RaiseFloor() | ExpireProducers():
-                return self.streams.apply(step, command)
-            case CommitOffsets() | ExpireOffsets():
-                return self.offsets.apply(step, command)
-            case Pin() | Unpin() | MarkDeleting() | Gone():
-                return self.objects.apply(step, command)
-            case Close() | KeepAlive() | Expire() | Swept():
-                return self.sessions.apply(step, command)
-            case Checkpointed():
-                return self.confirmations.apply(step, command)
-            case Activate():
-                return self._activate(step, command)
-            case Genesis() | Open():
-                return refused(Why.STATE, "only nobody may send this")
-            case _:
-                return self._execute_in_catalog(step, command)
-
-    def _execute_in_catalog(self, step: Step, command: CatalogCommand) -> Verdict:
-        if self.domain != 0:
-            return refused(Why.FOREIGN, "the catalog is domain 0")
-        match command:
-            case RegisterBroker():
-                return self.brokers.register(step, command, self.sessions.live[step.session])
-            case AllocateProducerId():
-                verdict = self.producer_ids.allocate()
-                step.given.append(self.producer_ids.next)
-                return verdict
-            case TopicReady() if not self._all_open(command):
-                return refused(Why.STATE, "a stream of the topic is not open")  # T5
-            case TopicGone() if not self._all_closed(command):
-                return refused(Why.STATE, "a stream of the topic is open")
-            case _:
-                return self.topics.apply(step, command, self.producer_ids.next)
-
-    def _open_stream(self, step: Step, command: OpenStream) -> Verdict:
-        """Where the catalog is at hand, it says which streams there are."""
-        if self.domains == 1:
-            topic = self.topics.find(command.topic_id)
-            if topic is None or topic.state is TopicState.DELETING:
-                return refused(Why.NOT_FOUND, "no such topic")
-            if topic.streams[command.partition : command.partition + 1] != [command.stream]:
-                return refused(Why.NOT_FOUND, "the topic has no such stream")
-        return self.streams.apply(step, command)
-
-    def _all_open(self, command: TopicReady) -> bool:
-        """Of the streams that lie in this domain."""
-        topic = self.topics.find(command.topic_id)
-        own = [number for number in topic.streams if domain_of(number) == self.domain] if topic else []
-        return all(self.streams.find(number) is not None for number in own)
-
-    def _all_closed(self, command: TopicGone) -> bool:
-        topic = self.topics.find(command.topic_id)
-        found = [self.streams.find(number) for number in topic.streams] if topic else []
-        return all(stream is None or stream.closed for stream in found)
+        home = self._homes.get(type(command))
+        if home is not None:
+            return home.apply(step, command)
+        if isinstance(command, Activate):
+            return self._activate(step, command)
+        return refused(Why.STATE, "only nobody may send this")
 
     def _activate(self, step: Step, command: Activate) -> Verdict:
         if command.version <= self.version:
             return DONE if command.version == self.version else refused(Why.VERSION, "a newer version is active")
         for session in self.sessions.live.values():
             if session.kind is not SessionKind.TOOL and session.highest_version < command.version:
-                return refused(Why.VERSION, "a live broker or compactor does not support it")
-        self.version = command.version
+                return refused(Why.VERSION, "a live broker or compactor does not support it")  # M12
+        self.head.version = command.version
         step.catalog_changed = True
         return DONE
 
@@ -315,9 +248,8 @@ class Machine:
 
     def _release(self, step: Step, session: SessionId) -> None:
         """What is bound to a session ends with it."""
-        self.objects.drop_pins(session)  # X3
-        if self.brokers.drop(session):  # M8
-            step.catalog_changed = True
+        for noun in self.nouns:
+            noun.session_ended(step, session)
 
     def _chain(self, step: Step, entry_hash: bytes) -> None:
         head = _LINK.pack(self.digest, step.position) + entry_hash

@@ -13,16 +13,109 @@ Invariants
 """
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Annotated, ClassVar, Final, NamedTuple
 
-from dray.machine.commands import CommitOffsets, ExpireOffsets, OffsetKey, OffsetReason
-from dray.machine.names import TopicId
+from msgspec import Meta
+
+from dray.machine.command import (
+    MAX_ROWS,
+    MAX_SIGNED,
+    Command,
+    Count,
+    Int32,
+    MaybeMillis,
+    Millis,
+    Packed,
+    Part,
+    Partition,
+    TopicField,
+)
+from dray.machine.keys import Shape
+from dray.machine.names import SessionId, TopicId
+from dray.machine.noun import Listing, stray
 from dray.machine.packing import Reader, Writer
 from dray.machine.step import Step
 from dray.machine.timeline import Timeline
-from dray.machine.verdicts import OffsetCode, OffsetsCommitted, OffsetsExpired, Verdict, Why, refused
+from dray.machine.topics import Topics
+from dray.machine.verdict import Verdict, Why, refused
 
 MAX_METADATA: Final = 4_096
+GROUP_OFFSET_KEY: Final = Shape("groups/$/offsets/%/#")
+
+
+class OffsetReason(IntEnum):
+    """Why committed offsets go."""
+
+    EXPIRED = 0
+    DELETED = 1
+    TOPIC_GONE = 2
+
+
+class OffsetRow(Part, frozen=True, kw_only=True):
+    """One committed offset."""
+
+    topic_id: TopicField
+    partition: Partition
+    offset: Annotated[int, Meta(ge=-1, le=MAX_SIGNED)]
+    leader_epoch: Int32 = -1
+    metadata: Annotated[str, Meta(max_length=32_767)] = ""
+
+
+class CommitOffsets(Packed, frozen=True, kw_only=True):
+    """Remember how far a group has come."""
+
+    number = 20
+
+    group: Annotated[str, Meta(max_length=32_767)]
+    rows: Annotated[tuple[OffsetRow, ...], Meta(max_length=MAX_ROWS)]
+    retention_ms: MaybeMillis = -1
+    """From the request; -1: the server's default, known when offsets expire."""
+    generation: Int32 = -1
+    member: Annotated[str, Meta(max_length=32_767)] = ""
+
+    def needs(self) -> int:
+        return max(1, len(self.rows))
+
+
+class OffsetKey(Part, frozen=True, kw_only=True):
+    """A committed offset as it was when somebody decided that it should go."""
+
+    topic_id: TopicField
+    partition: Partition
+    commit_position: Count
+
+
+class ExpireOffsets(Packed, frozen=True, kw_only=True):
+    """Drop committed offsets that have not moved since they were looked at."""
+
+    number = 21
+
+    group: Annotated[str, Meta(max_length=32_767)]
+    reason: OffsetReason
+    rows: Annotated[tuple[OffsetKey, ...], Meta(max_length=MAX_ROWS)]
+    retention_ms: Millis = 604_800_000
+
+    def needs(self) -> int:
+        return max(1, len(self.rows))
+
+
+class OffsetCode(IntEnum):
+    """What became of one row of `CommitOffsets`."""
+
+    COMMITTED = 0
+    METADATA_TOO_LARGE = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsCommitted(Verdict):
+    codes: tuple[OffsetCode, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsExpired(Verdict):
+    expired: int
 
 
 class Committed(NamedTuple):
@@ -40,7 +133,12 @@ class Committed(NamedTuple):
 class Offsets:
     """The committed offsets of the groups of a domain."""
 
-    def __init__(self, timeline: Timeline) -> None:
+    name: ClassVar[str] = "offsets"
+    since: ClassVar[int] = 1
+    commands: ClassVar[tuple[type[Command], ...]] = (CommitOffsets, ExpireOffsets)
+
+    def __init__(self, timeline: Timeline, topics: Topics) -> None:
+        self._topics = topics
         self._groups: dict[str, dict[tuple[TopicId, int], Committed]] = {}
         self._timeline = timeline
 
@@ -63,10 +161,17 @@ class Offsets:
             if self._is_expired(committed, retention_ms)
         ]
 
-    def apply(self, step: Step, command: CommitOffsets | ExpireOffsets) -> Verdict:
-        if isinstance(command, CommitOffsets):
-            return self._commit(step, command)
-        return self._expire(step, command)
+    def apply(self, step: Step, command: Command) -> Verdict:
+        match command:
+            case CommitOffsets():
+                return self._commit(step, command)
+            case ExpireOffsets():
+                return self._expire(step, command)
+            case _:
+                return stray(command)
+
+    def session_ended(self, step: Step, session: SessionId) -> None:
+        """Offsets belong to no session."""
 
     def _commit(self, step: Step, command: CommitOffsets) -> Verdict:
         if command.generation != -1 or command.member:
@@ -121,14 +226,14 @@ class Offsets:
                 expire_ms = committed.expire_ms - late_ms if committed.expire_ms >= 0 else -1
                 group[key] = committed._replace(commit_ms=committed.commit_ms - late_ms, expire_ms=expire_ms)
 
-    def dump(self, out: Writer) -> None:
+    def dump(self, out: Writer, version: int) -> None:
         out.values([len(self._groups)])
         for name in self.groups():
             out.values([name, len(self._groups[name])])
             for topic_id, partition, committed in self.of_group(name):
                 out.values([topic_id, partition, *committed])
 
-    def load(self, source: Reader) -> None:
+    def load(self, source: Reader, version: int) -> None:
         (groups,) = source.ints(1)
         for _ in range(groups):
             head = source.row()
@@ -137,3 +242,17 @@ class Offsets:
                 row = source.row()
                 key = TopicId(row.raw()), row.number()
                 group[key] = Committed(row.number(), row.number(), row.text(), row.number(), row.number(), row.number())
+
+    def show(self, prefix: str) -> Listing:
+        found = [
+            (GROUP_OFFSET_KEY.build(group, topic_id, partition), topic_id, committed)
+            for group in self.groups()
+            for topic_id, partition, committed in self.of_group(group)
+        ]
+        for key, topic_id, committed in sorted(found, key=lambda item: item[0]):
+            topic = self._topics.find(topic_id)
+            yield key, {
+                "offset": committed.offset, "leaderEpoch": committed.leader_epoch, "metadata": committed.metadata,
+                "commitTimestampMs": committed.commit_ms, "expireTimestampMs": committed.expire_ms,
+                "topic": topic.name if topic else None,
+            }  # fmt: skip

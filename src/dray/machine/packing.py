@@ -48,6 +48,11 @@ class Writer:
             items.byteswap()
         self.blob(items.tobytes())
 
+    def section(self, section: "Writer") -> None:
+        """What another writer collected, behind its length."""
+        self._parts.append(_COLUMN.pack(sum(map(len, section._parts))))
+        self._parts.extend(section._parts)
+
     def body(self) -> bytes:
         return b"".join(self._parts)
 

@@ -13,8 +13,6 @@ Invariants
         0 under a newer epoch, or begins a producer the stream does not know:
         at 0, or anywhere if its id is below the stream's floor.
     P3  A batch of an older epoch is fenced.
-    P4  Producer ids are given once, one by one, in order, and those of a
-        recovered log lie above all earlier ones.
     P5  States expire by a logged command, and each raises the floor above
         its id, so a producer whose state is gone may go on where it was.
 """
@@ -23,8 +21,8 @@ import struct
 from typing import Final
 
 from dray.errors import Corrupt
-from dray.machine.names import PRODUCER_BITS, ProducerId
-from dray.machine.verdicts import FENCED, FIRST_DUPLICATE, GAP, ProducerAllocated, Verdict, Why, refused
+from dray.machine.append import FENCED, FIRST_DUPLICATE, GAP
+from dray.machine.names import ProducerId
 
 STATE: Final = struct.Struct("<qhiI5I5q")
 assert STATE.size == 78, "the size of a state is part of the checkpoint format"
@@ -124,26 +122,6 @@ def check_loaded(states: bytearray) -> bytearray:
     if len(states) % SIZE:
         raise Corrupt("producer states end inside a state", size=len(states))
     return states
-
-
-class ProducerIds:
-    """The ids that the catalog gives out (P4)."""
-
-    def __init__(self) -> None:
-        self.next = ProducerId(0)
-        self._end = 0
-
-    def begin(self, generation: int) -> None:
-        """Ids of a generation lie above all earlier ones, even those lost with a log."""
-        self.next = ProducerId(generation << PRODUCER_BITS)
-        self._end = (generation + 1) << PRODUCER_BITS
-
-    def allocate(self) -> Verdict:
-        if self.next >= self._end:
-            return refused(Why.LIMIT, "all producer ids of this generation are given")
-        given = self.next
-        self.next = ProducerId(given + 1)
-        return ProducerAllocated(producer_id=given)
 
 
 def _place(states: bytearray, producer: int) -> int:

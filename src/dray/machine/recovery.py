@@ -38,9 +38,9 @@ def renew(machine: Machine, log_id: LogId, wall_ms: int) -> None:
     for session in sorted(machine.sessions.live):
         machine.end(step, session, EndReason.EXPIRED)
     machine.confirmations.marks.clear()
-    machine.log_id = machine.streams.log_id = log_id
-    machine.generation += 1
-    machine.producer_ids.begin(machine.generation)
+    machine.head.log_id = log_id
+    machine.head.generation += 1
+    machine.producer_ids.begin()
     machine.digest = int.from_bytes(log_id, "little")
 
 

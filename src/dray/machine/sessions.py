@@ -29,19 +29,108 @@ Q7, about time, is kept by `dray.machine.timeline`.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from enum import IntEnum
+from typing import Annotated, ClassVar, Final
 
-from dray.machine.commands import Close, Expire, KeepAlive, Open, SessionKind, Swept
+from msgspec import Meta
+
+from dray.machine.command import (
+    MAX_ROWS,
+    Command,
+    Count,
+    MaybeMillis,
+    Millis,
+    Name,
+    Nonce,
+    Packed,
+    SessionField,
+    Version,
+)
+from dray.machine.keys import Shape
 from dray.machine.names import MAX_SESSION, SessionId
+from dray.machine.noun import Fields, Listing, stray
 from dray.machine.packing import Reader, Writer
 from dray.machine.step import EndReason, Outcome, SessionEnd, Step
 from dray.machine.timeline import Timeline, proves
-from dray.machine.verdicts import DONE, Opened, Refused, Verdict, Why, refused
+from dray.machine.verdict import DONE, Refused, Verdict, Why, refused
+
+SESSION_KEY: Final = Shape("sessions/#")
 
 MAX_LIVE: Final = 10_000
 MAX_ENDED: Final = 100_000
 WAL_WINDOW: Final = 1_024
 """How far behind its newest WAL counter a session may still commit one: hedged puts come out of order."""
+
+
+class SessionKind(IntEnum):
+    """What a session is for. Brokers and compactors have a say in upgrades."""
+
+    BROKER = 0
+    COMPACTOR = 1
+    TOOL = 2
+
+
+class Open(Packed, frozen=True, kw_only=True):
+    """Begin a session; alone in its entry, by nobody (session 0, n 0)."""
+
+    number = 2
+
+    name: Name
+    nonce: Nonce
+    seen: SessionField
+    """The newest session id that the opener had seen (Q4)."""
+    instance: Nonce
+    """Stays the same when the same installation starts again."""
+    kind: SessionKind
+    lowest_version: Version
+    highest_version: Version
+    wall_ms: Millis
+    store_date_ms: MaybeMillis = -1
+    """What the object store says the time is; -1: not asked."""
+    accept_clock: bool = False
+    owner: bool = False
+    """The opener holds the lock of the data directory."""
+
+
+class Close(Packed, frozen=True, kw_only=True):
+    """End the entry's own session."""
+
+    number = 3
+
+
+class KeepAlive(Packed, frozen=True, kw_only=True):
+    """Say that the entry's session is alive."""
+
+    number = 4
+
+
+class Expire(Packed, frozen=True, kw_only=True):
+    """End a silent session, if it has not moved on (Q5)."""
+
+    number = 5
+
+    session: SessionField
+    last_n: Count
+
+
+class Swept(Packed, frozen=True, kw_only=True):
+    """The orphans of these ended sessions are gone: forget the sessions."""
+
+    number = 26
+
+    sessions: Annotated[tuple[SessionField, ...], Meta(max_length=MAX_ROWS)]
+
+    def needs(self) -> int:
+        return max(1, len(self.sessions))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened(Verdict):
+    """The session of a nonce. Its entries say `time_ms` + the time passed since this was seen."""
+
+    session: SessionId
+    nonce: bytes
+    time_ms: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,6 +187,10 @@ class EndedSession:
 
 class Sessions:
     """The live sessions of a domain and the ended ones that are not swept."""
+
+    name: ClassVar[str] = "sessions"
+    since: ClassVar[int] = 1
+    commands: ClassVar[tuple[type[Command], ...]] = (Open, Close, KeepAlive, Expire, Swept)
 
     def __init__(self, timeline: Timeline) -> None:
         self.newest = SessionId(0)
@@ -202,7 +295,7 @@ class Sessions:
             # The oldest one's orphans are never swept: a leak, where memory without bound would be an outage.
             self._forget(min(self.ended))
 
-    def apply(self, step: Step, command: Close | KeepAlive | Expire | Swept) -> Verdict:
+    def apply(self, step: Step, command: Command) -> Verdict:
         match command:
             case Close():
                 self.end(step, step.session, EndReason.CLOSED)
@@ -213,6 +306,13 @@ class Sessions:
                 return self._expire(step, command)
             case Swept():
                 return self._sweep(command.sessions)
+            case Open():
+                return refused(Why.STATE, "only nobody may send this")
+            case _:
+                return stray(command)
+
+    def session_ended(self, step: Step, session: SessionId) -> None:
+        """It was ended here."""
 
     def _sweep(self, numbers: tuple[SessionId, ...]) -> Verdict:
         """Forget ended sessions; a live one is not swept."""
@@ -260,7 +360,7 @@ class Sessions:
         self.end(step, session.id, EndReason.EXPIRED)
         return DONE
 
-    def dump(self, out: Writer) -> None:
+    def dump(self, out: Writer, version: int) -> None:
         out.values([self.newest, len(self.live), len(self.ended)])
         for _, s in sorted(self.live.items()):
             out.values([
@@ -271,7 +371,7 @@ class Sessions:
         for _, e in sorted(self.ended.items()):
             out.values([e.id, e.name, e.nonce, int(e.kind), e.reason.value, e.position, e.time_ms])
 
-    def load(self, source: Reader) -> None:
+    def load(self, source: Reader, version: int) -> None:
         newest, live, ended = source.ints(3)
         self.newest = SessionId(newest)
         for _ in range(live):
@@ -289,3 +389,23 @@ class Sessions:
                 id=SessionId(row.number()), name=row.text(), nonce=row.raw(), kind=SessionKind(row.number()),
                 reason=EndReason(row.number()), position=row.number(), time_ms=row.number(),
             ))  # fmt: skip
+
+    def show(self, prefix: str) -> Listing:
+        for number in sorted({*self.live, *self.ended}):
+            live = self.live.get(number)
+            yield SESSION_KEY.build(number), _ended_fields(self.ended[number]) if live is None else _live_fields(live)
+
+
+def _live_fields(live: Session) -> Fields:
+    return {
+        "name": live.name, "kind": live.kind.name, "state": "LIVE", "lastN": live.last_n,
+        "openedAtPosition": live.opened_position, "lastPosition": live.last_position,
+        "versions": [live.lowest_version, live.highest_version],
+    }  # fmt: skip
+
+
+def _ended_fields(ended: EndedSession) -> Fields:
+    return {
+        "name": ended.name, "kind": ended.kind.name, "state": ended.reason.name,
+        "endedAtPosition": ended.position, "endedAtMs": ended.time_ms,
+    }  # fmt: skip

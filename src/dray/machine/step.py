@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from dray.machine.names import SessionId, StreamId
-from dray.machine.verdicts import Verdict
+from dray.machine.verdict import Verdict
 
 
 class Outcome(Enum):

@@ -3,13 +3,10 @@
 A stream is a log with a start that only rises and an end that only grows.
 `Append` brings the batches of one WAL object; each is judged for itself and
 either gets the next offsets of its stream or a reason. What the log start has
-passed is dropped in slices, and so is a closed stream.
+passed is dropped in slices, and so is a closed stream. H4, about batches, is
+kept by `dray.machine.stream`.
 
 Invariants
-    H4  A batch gets offsets only in an open stream, from the object that its
-        entry's own session wrote; start = previous end, end = start +
-        records, size = previous + 4 + bytes. A refused batch changes nothing
-        and hinders no other.
     H5  The log start only rises, never passes the end, and may lie inside a
         row; rows go only when they lie wholly below it.
     H6  A closed stream takes no batch and is never opened again.
@@ -19,93 +16,123 @@ from array import array
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from enum import IntEnum
+from typing import ClassVar, Final, Protocol
 
 from dray.errors import Corrupt
 from dray.machine import producers
-from dray.machine.commands import (
-    MAX_SIGNED,
+from dray.machine.append import CLOSED, MALFORMED, ROW, UNKNOWN_STREAM, Append, Appended
+from dray.machine.command import (
+    MAX_ROWS,
     MAX_TIME_MS,
-    ROW,
-    Append,
-    CloseStream,
-    ExpireProducers,
-    FloorReason,
-    OpenStream,
-    RaiseFloor,
+    Command,
+    Count,
+    Limit,
+    Millis,
+    Packed,
+    Partition,
+    StreamField,
+    TopicField,
 )
 from dray.machine.garbage import Objects
+from dray.machine.head import Head
 from dray.machine.index import LENGTH_BYTES, ROW_BYTES, Index
-from dray.machine.names import LogId, ObjectId, SessionId, StreamId, TopicId, WalId, domain_of, parse_wal_id
+from dray.machine.names import SessionId, StreamId, TopicId, WalId, domain_of, parse_wal_id
+from dray.machine.noun import Listing, stray
 from dray.machine.packing import Reader, Writer
-from dray.machine.sessions import Session
+from dray.machine.sessions import Session, Sessions
 from dray.machine.step import Step
+from dray.machine.stream import Stream
 from dray.machine.timeline import Timeline
-from dray.machine.verdicts import (
-    CLOSED,
-    DONE,
-    FULL,
-    MALFORMED,
-    UNKNOWN_STREAM,
-    Appended,
-    FloorRaised,
-    ProducersExpired,
-    Refused,
-    StreamClosed,
-    Verdict,
-    Why,
-    refused,
-)
+from dray.machine.verdict import DONE, Refused, Verdict, Why, refused
 
 BATCH_HEADER_BYTES: Final = 61
 MAX_RECORDS: Final = (1 << 31) - 1
 MINUTE_MS: Final = 60_000
 
 
-class Stream:
-    """One stream."""
+class FloorReason(IntEnum):
+    """Why a log start rises, and so what `RaiseFloor.bound` means."""
 
-    __slots__ = ("closed", "id", "index", "opened_ms", "partition", "producer_floor", "producers", "start", "topic_id")
+    TIME = 0
+    """Bound: the retention in ms of machine time. Refused while time is paused (Q7)."""
+    SIZE = 1
+    """Bound: the bytes to keep at least."""
+    DELETE_RECORDS = 2
+    """Bound: the new log start."""
 
-    def __init__(self, number: StreamId, topic_id: TopicId, partition: int, opened_ms: int) -> None:
-        self.id = number
-        self.topic_id = topic_id
-        self.partition = partition
-        self.opened_ms = opened_ms
-        self.closed = False
-        self.start = 0
-        self.producer_floor = 0
-        """Producers below this id may begin anywhere (P2)."""
-        self.producers = bytearray()
-        self.index = Index()
 
-    @property
-    def end(self) -> int:
-        return self.index.end
+class OpenStream(Packed, frozen=True, kw_only=True):
+    """Make a stream in its own domain; again is harmless."""
 
-    @property
-    def kept_bytes(self) -> int:
-        """Bytes of the rows that are still there."""
-        return self.index.size - self.index.first_size
+    number = 14
 
-    def take(
-        self, owner: ObjectId, stamp: int, producer: int, sequence: int, records: int, size: int, position: int,
-        epoch: int, now_min: int,
-    ) -> int:  # fmt: skip
-        """Give a well-formed batch its offsets: the base, or why not (H4)."""
-        index = self.index
-        base = index.end
-        end, total = base + records, index.size + size + LENGTH_BYTES
-        if end > MAX_SIGNED or total > MAX_SIGNED:
-            return FULL
-        if producer >= 0:
-            given = producers.take(
-                self.producers, self.producer_floor, producer, epoch, sequence, records, base, now_min
-            )
-            if given < 0:
-                return given
-        index.append(end, total, owner, position, stamp)
-        return base
+    stream: StreamField
+    topic_id: TopicField
+    partition: Partition
+    name_existed_before: bool = False
+    producer_floor: Count = 0
+    """The catalog's next producer id when the topic was created."""
+
+
+class CloseStream(Packed, frozen=True, kw_only=True):
+    """Take no more batches; drop at most `limit` rows. A slice: ask again while rows are left."""
+
+    number = 15
+
+    stream: StreamField
+    limit: Limit = MAX_ROWS
+
+
+class RaiseFloor(Packed, frozen=True, kw_only=True):
+    """Let the log start rise, and drop at most `limit` rows below it. A slice."""
+
+    number = 17
+
+    stream: StreamField
+    reason: FloorReason
+    bound: Count
+    limit: Limit = MAX_ROWS
+
+
+class ExpireProducers(Packed, frozen=True, kw_only=True):
+    """Look at `limit` producer states from id `start` on; drop the ones idle for `idle_ms`. A slice."""
+
+    number = 19
+
+    stream: StreamField
+    idle_ms: Millis
+    start: Count = 0
+    limit: Limit = MAX_ROWS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamClosed(Verdict):
+    """`left` rows remain to be dropped; at 0 the stream is forgotten."""
+
+    left: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FloorRaised(Verdict):
+    """`left` rows below the log start remain to be dropped: ask again. By time, more may be due even at 0."""
+
+    start: int
+    left: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducersExpired(Verdict):
+    """How many went, and the id to go on from; -1: all were looked at."""
+
+    expired: int
+    next_start: int
+
+
+class Catalog(Protocol):
+    """What a stream asks about the topic that it is to belong to."""
+
+    def has_stream(self, topic_id: TopicId, partition: int, stream: StreamId) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,19 +153,32 @@ class Footprint:
 class Streams:
     """The streams of a domain."""
 
-    def __init__(self, timeline: Timeline, objects: Objects) -> None:
+    name: ClassVar[str] = "streams"
+    since: ClassVar[int] = 1
+    commands: ClassVar[tuple[type[Command], ...]] = (Append, OpenStream, CloseStream, RaiseFloor, ExpireProducers)
+
+    def __init__(self, head: Head, timeline: Timeline, sessions: Sessions, objects: Objects) -> None:
+        self.catalog: Catalog | None = None
+        """Where the catalog is at hand, it says which streams there are."""
         self.open: dict[StreamId, Stream] = {}
         """Open streams, and closed ones that still have rows."""
         self.rows = 0
-        self.log_id = LogId(b"")
-        self.domain = 0
         self._closed: array[int] = array("Q")
         """Forgotten streams, sorted: 8 bytes each, so that none is opened twice (H6)."""
+        self._head = head
         self._timeline = timeline
+        self._sessions = sessions
         self._objects = objects
 
     def find(self, number: StreamId) -> Stream | None:
         return self.open.get(number)
+
+    def is_known(self, number: StreamId) -> bool:
+        return number in self.open
+
+    def is_open(self, number: StreamId) -> bool:
+        stream = self.open.get(number)
+        return stream is not None and not stream.closed
 
     def all(self) -> Iterator[Stream]:
         for _, stream in sorted(self.open.items()):
@@ -155,8 +195,9 @@ class Streams:
         at = bisect_left(self._closed, number)
         return at < len(self._closed) and self._closed[at] == number
 
-    def append(self, step: Step, command: Append, writer: Session) -> Verdict:
+    def _append(self, step: Step, command: Append) -> Verdict:
         """Judge every batch of an object; the object is recorded whatever becomes of them (X1)."""
+        writer = self._sessions.live[step.session]
         name = parse_wal_id(command.wal_id)
         denied = self._deny(step, command, writer, name.counter)
         if denied is not None:
@@ -186,7 +227,7 @@ class Streams:
             answers(answer)
         writer.commit_wal(name.counter)
         self._objects.add(
-            step, log_id=self.log_id, session=name.session, counter=name.counter, size=command.size,
+            step, log_id=self._head.log_id, session=name.session, counter=name.counter, size=command.size,
             created_ms=command.created_ms, zone=command.zone, rows=accepted,
         )  # fmt: skip
         self.rows += accepted
@@ -196,13 +237,17 @@ class Streams:
     def owns(self, name: WalId, session: SessionId) -> bool:
         """Did this session of this log write the object? An older one's may be deleted already (H4)."""
         parts = parse_wal_id(name)
-        return parts.log_id == self.log_id and parts.session == session
+        return parts.log_id == self._head.log_id and parts.session == session
 
-    def apply(self, step: Step, command: OpenStream | CloseStream | RaiseFloor | ExpireProducers) -> Verdict:
+    def apply(self, step: Step, command: Command) -> Verdict:
+        if isinstance(command, Append):  # most of what there is comes first
+            return self._append(step, command)
+        if not isinstance(command, OpenStream | CloseStream | RaiseFloor | ExpireProducers):
+            return stray(command)
+        if domain_of(command.stream) != self._head.domain:
+            return refused(Why.FOREIGN, "the stream belongs to another domain")  # T1
         if isinstance(command, OpenStream):
             return self._open(step, command)
-        if domain_of(command.stream) != self.domain:
-            return refused(Why.FOREIGN, "the stream belongs to another domain")  # T1
         if isinstance(command, CloseStream):
             return self._close(step, command)
         stream = self.open.get(command.stream)
@@ -212,6 +257,9 @@ class Streams:
             return self._expire_producers(step, stream, command)
         return self._raise(step, stream, command)
 
+    def session_ended(self, step: Step, session: SessionId) -> None:
+        """Streams belong to no session."""
+
     def _deny(self, step: Step, command: Append, writer: Session, counter: int) -> Refused | None:
         if not self.owns(command.wal_id, step.session):
             return refused(Why.FOREIGN, "the object was written by another session or log")
@@ -219,13 +267,13 @@ class Streams:
             return refused(Why.MALFORMED, "an append has at least one batch")
         if not writer.may_commit_wal(counter):
             return refused(Why.EXISTS, "the object was committed before, or is too old to know")  # X5
-        if not self._objects.has_room(self.log_id, command.zone):
+        if not self._objects.has_room(self._head.log_id, command.zone):
             return refused(Why.LIMIT, "too many zones")
         return None
 
     def _open(self, step: Step, command: OpenStream) -> Verdict:
-        if domain_of(command.stream) != self.domain:
-            return refused(Why.FOREIGN, "the stream belongs to another domain")  # T1
+        if self._head.domains == 1 and not self._is_wanted(command):
+            return refused(Why.NOT_FOUND, "the topic is gone, or has no such stream")
         if self.is_closed(command.stream):
             return refused(Why.STATE, "the stream was closed")  # H6
         stream = self.open.get(command.stream)
@@ -240,6 +288,9 @@ class Streams:
         self.open[command.stream] = stream
         step.streams.append(command.stream)
         return DONE
+
+    def _is_wanted(self, command: OpenStream) -> bool:
+        return self.catalog is None or self.catalog.has_stream(command.topic_id, command.partition, command.stream)
 
     def _close(self, step: Step, command: CloseStream) -> Verdict:
         if self.is_closed(command.stream):
@@ -312,7 +363,7 @@ class Streams:
             stream.producer_floor = max(stream.producer_floor, gone[-1] + 1)  # P5
         return ProducersExpired(expired=len(gone), next_start=following)
 
-    def dump(self, out: Writer) -> None:
+    def dump(self, out: Writer, version: int) -> None:
         out.values([len(self.open)])
         out.column(self._closed)
         for stream in self.all():
@@ -323,7 +374,7 @@ class Streams:
             out.blob(stream.producers)
             stream.index.dump(out)
 
-    def load(self, source: Reader) -> None:
+    def load(self, source: Reader, version: int) -> None:
         (count,) = source.ints(1)
         self._closed = source.column("Q")
         for _ in range(count):
@@ -337,3 +388,7 @@ class Streams:
                 raise Corrupt("log start lies outside its stream", stream=stream.id)
             self.open[stream.id] = stream
             self.rows += len(stream.index)
+
+    def show(self, prefix: str) -> Listing:
+        for stream in self.all():
+            yield from stream.show(prefix, self._objects)

@@ -36,7 +36,7 @@ Invariants
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from dray.machine.commands import MAX_TIME_MS
+from dray.machine.command import MAX_TIME_MS
 
 HOUR_MS: Final = 3_600_000
 PROOF_MS: Final = 300_000

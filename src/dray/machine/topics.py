@@ -18,27 +18,128 @@ Invariants
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Annotated, ClassVar, Final, Protocol
 
-from dray.machine.commands import AlterTopic, CreateTopic, DeleteTopic, TopicGone, TopicReady
+import msgspec
+from msgspec import Meta
+
+from dray.machine.command import MAX_ROWS, MAX_SIGNED, Command, Configs, Key, Limit, Packed, TopicField
+from dray.machine.head import Head
+from dray.machine.keys import Shape
 from dray.machine.names import (
     MAX_STREAM_COUNTER,
     ZERO_TOPIC,
     ProducerId,
+    SessionId,
     StreamId,
     TopicId,
     domain_for,
+    domain_of,
     stream_id,
 )
+from dray.machine.noun import Fields, Listing, stray
 from dray.machine.packing import Reader, Writer
+from dray.machine.producer_ids import ProducerIds
 from dray.machine.step import Step
 from dray.machine.timeline import Timeline
-from dray.machine.verdicts import DONE, Refused, TopicAltered, TopicCreated, TopicDeleted, Verdict, Why, refused
+from dray.machine.verdict import DONE, Refused, Verdict, Why, refused
 
 MAX_FORMER_NAMES: Final = 100_000
 MAX_CONFIGS: Final = 400
+TOPIC_KEY: Final = Shape("topics/$")
+PARTITION_KEY: Final = Shape("topics/$/partitions/#")
 
-TopicCommand: TypeAlias = CreateTopic | TopicReady | DeleteTopic | TopicGone | AlterTopic
+
+class CreateTopic(Packed, frozen=True, kw_only=True):
+    """Reserve a name, give a topic its streams; invisible until `TopicReady`."""
+
+    number = 9
+
+    topic_id: TopicField
+    name: Key
+    partitions: Limit
+    replication_factor: Annotated[int, Meta(ge=-1, le=(1 << 15) - 1)] = 1
+    configs: Configs = msgspec.field(default_factory=dict)
+
+    def needs(self) -> int:
+        return self.partitions
+
+
+class TopicReady(Packed, frozen=True, kw_only=True):
+    """All streams of the topic are open: show it, and any added partitions."""
+
+    number = 10
+
+    topic_id: TopicField
+
+
+class DeleteTopic(Packed, frozen=True, kw_only=True):
+    """Free the name at once; the streams are closed next."""
+
+    number = 11
+
+    topic_id: TopicField
+
+
+class TopicGone(Packed, frozen=True, kw_only=True):
+    """Every stream of a deleted topic is closed: forget it."""
+
+    number = 12
+
+    topic_id: TopicField
+
+
+class AlterTopic(Packed, frozen=True, kw_only=True):
+    """Change configs, add partitions, or both."""
+
+    number = 13
+
+    topic_id: TopicField
+    set: Configs = msgspec.field(default_factory=dict)
+    remove: Annotated[tuple[Key, ...], Meta(max_length=200)] = ()
+    partitions: Annotated[int, Meta(ge=0, le=MAX_ROWS)] = 0
+    """The new number of partitions; 0: as it is."""
+    expected_revision: Annotated[int, Meta(ge=-1, le=MAX_SIGNED)] = -1
+    """Refuse if the topic was altered since this revision; -1: do not ask."""
+
+    def needs(self) -> int:
+        return max(1, self.partitions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicCreated(Verdict):
+    """The streams to open, by partition, and what `OpenStream` must say about the name."""
+
+    topic_id: TopicId
+    streams: tuple[StreamId, ...]
+    name_existed_before: bool
+    producer_floor: ProducerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicAltered(Verdict):
+    """`added` are the streams of new partitions, to open before `TopicReady`."""
+
+    revision: int
+    added: tuple[StreamId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDeleted(Verdict):
+    """The streams to close, in their domains."""
+
+    topic_id: TopicId
+    streams: tuple[StreamId, ...]
+
+
+class OpenStreams(Protocol):
+    """What the catalog asks about the streams of its own domain."""
+
+    def is_open(self, number: StreamId) -> bool: ...
+
+    def is_known(self, number: StreamId) -> bool:
+        """Open, or closed with rows that are left to drop."""
+        ...
 
 
 class TopicState(Enum):
@@ -77,14 +178,20 @@ class Topic:
 class Topics:
     """The topics of a cluster, kept in domain 0."""
 
-    def __init__(self, timeline: Timeline) -> None:
-        self.domains = 1
+    name: ClassVar[str] = "topics"
+    since: ClassVar[int] = 1
+    commands: ClassVar[tuple[type[Command], ...]] = (CreateTopic, TopicReady, DeleteTopic, TopicGone, AlterTopic)
+
+    def __init__(self, head: Head, timeline: Timeline, streams: OpenStreams, producer_ids: ProducerIds) -> None:
         self.all: dict[TopicId, Topic] = {}
         self._names: dict[str, TopicId] = {}
         self._former: dict[str, None] = {}
         """Names of deleted topics, oldest deletion first; the oldest are forgotten."""
         self._next_stream = 1
+        self._head = head
         self._timeline = timeline
+        self._streams = streams
+        self._producer_ids = producer_ids
 
     def named(self, name: str) -> Topic | None:
         """The topic that holds a name, visible or still creating."""
@@ -93,6 +200,13 @@ class Topics:
 
     def find(self, topic_id: TopicId) -> Topic | None:
         return self.all.get(topic_id)
+
+    def has_stream(self, topic_id: TopicId, partition: int, stream: StreamId) -> bool:
+        """May the stream be opened for this partition?"""
+        topic = self.all.get(topic_id)
+        if topic is None or topic.state is TopicState.DELETING:
+            return False
+        return topic.streams[partition : partition + 1] == [stream]
 
     def visible(self) -> Iterator[Topic]:
         """The topics that clients may see, by name."""
@@ -107,10 +221,12 @@ class Topics:
             if topic.unfinished():
                 yield topic
 
-    def apply(self, step: Step, command: TopicCommand, next_producer: ProducerId) -> Verdict:
+    def apply(self, step: Step, command: Command) -> Verdict:
+        if not self._head.is_catalog:
+            return refused(Why.FOREIGN, "the catalog is domain 0")
         match command:
             case CreateTopic():
-                verdict = self._create(step, command, next_producer)
+                verdict = self._create(step, command)
             case AlterTopic():
                 verdict = self._alter(step, command)
             case TopicReady():
@@ -119,11 +235,16 @@ class Topics:
                 verdict = self._delete(command)
             case TopicGone():
                 verdict = self._gone(command)
+            case _:
+                return stray(command)
         if not isinstance(verdict, Refused):
             step.catalog_changed = True
         return verdict
 
-    def _create(self, step: Step, command: CreateTopic, next_producer: ProducerId) -> Verdict:
+    def session_ended(self, step: Step, session: SessionId) -> None:
+        """Topics belong to no session."""
+
+    def _create(self, step: Step, command: CreateTopic) -> Verdict:
         if command.topic_id == ZERO_TOPIC:
             return refused(Why.MALFORMED, "a topic id is not zero")  # T2
         known = self.all.get(command.topic_id)
@@ -138,7 +259,8 @@ class Topics:
         topic = Topic(
             id=command.topic_id, name=command.name, state=TopicState.CREATING,
             replication_factor=command.replication_factor, created_ms=now, changed_ms=now, revision=0,
-            name_existed_before=existed, producer_floor=next_producer if existed else ProducerId(0), visible=0,
+            name_existed_before=existed, visible=0,
+            producer_floor=self._producer_ids.next if existed else ProducerId(0),
             configs=dict(sorted(command.configs.items())),
         )  # fmt: skip
         self.all[topic.id] = topic
@@ -158,7 +280,7 @@ class Topics:
     def _give_streams(self, step: Step, topic: Topic, upto: int) -> tuple[StreamId, ...]:
         added = []
         for partition in range(len(topic.streams), upto):
-            added.append(stream_id(self._next_stream, domain_for(topic.id, partition, self.domains)))
+            added.append(stream_id(self._next_stream, domain_for(topic.id, partition, self._head.domains)))
             self._next_stream += 1  # T4
         topic.streams.extend(added)
         topic.opened_ms.extend([self._timeline.time_ms] * len(added))
@@ -171,6 +293,9 @@ class Topics:
             return refused(Why.NOT_FOUND, "no such topic")
         if topic.state is TopicState.DELETING:
             return refused(Why.STATE, "the topic is being deleted")
+        own = [number for number in topic.streams if domain_of(number) == self._head.domain]
+        if not all(map(self._streams.is_known, own)):
+            return refused(Why.STATE, "a stream of the topic is not open")  # T5
         topic.state = TopicState.READY
         topic.visible = len(topic.streams)  # T5
         topic.changed_ms = self._timeline.time_ms
@@ -196,6 +321,8 @@ class Topics:
             return DONE
         if topic.state is not TopicState.DELETING:
             return refused(Why.STATE, "the topic was not deleted")
+        if any(map(self._streams.is_open, topic.streams)):
+            return refused(Why.STATE, "a stream of the topic is open")
         del self.all[topic.id]
         return DONE
 
@@ -215,8 +342,8 @@ class Topics:
         topic.changed_ms = self._timeline.time_ms
         return TopicAltered(revision=topic.revision, added=self._give_streams(step, topic, command.partitions))
 
-    def dump(self, out: Writer) -> None:
-        out.values([self.domains, self._next_stream, len(self.all), len(self._former)])
+    def dump(self, out: Writer, version: int) -> None:
+        out.values([self._head.domains, self._next_stream, len(self.all), len(self._former)])
         for name in self._former:
             out.values([name])
         for _, topic in sorted(self.all.items()):
@@ -226,8 +353,8 @@ class Topics:
                 topic.streams, topic.opened_ms, list(topic.configs), list(topic.configs.values()),
             ])  # fmt: skip
 
-    def load(self, source: Reader) -> None:
-        self.domains, self._next_stream, topics, former = source.ints(4)
+    def load(self, source: Reader, version: int) -> None:
+        _, self._next_stream, topics, former = source.ints(4)
         for _ in range(former):
             self._former[source.row().text()] = None
         for _ in range(topics):
@@ -243,6 +370,33 @@ class Topics:
             self.all[topic.id] = topic
             if topic.state is not TopicState.DELETING:
                 self._names[topic.name] = topic.id
+
+    def show(self, prefix: str) -> Listing:
+        found = []
+        for topic in self.all.values():
+            if topic.state is TopicState.DELETING:
+                continue  # its name may be another's by now
+            found.append((TOPIC_KEY.build(topic.name), _fields(topic)))
+            for partition in range(len(topic.streams)):
+                key = PARTITION_KEY.build(topic.name, partition)
+                found.append((key, _partition_fields(topic, partition)))
+        yield from sorted(found, key=lambda item: item[0])
+
+
+def _fields(topic: Topic) -> Fields:
+    return {
+        "topicId": topic.id.hex(), "partitionCount": len(topic.streams), "replicationFactor": topic.replication_factor,
+        "createdAt": topic.created_ms, "revision": topic.revision, "state": topic.state.name,
+        "config": dict(topic.configs),
+    }  # fmt: skip
+
+
+def _partition_fields(topic: Topic, partition: int) -> Fields:
+    return {
+        "streamId": topic.streams[partition], "state": "READY" if partition < topic.visible else "CREATING",
+        "createdAt": topic.opened_ms[partition],
+        "configOverrides": {},
+    }  # fmt: skip
 
 
 def _created(topic: Topic) -> TopicCreated:

@@ -24,9 +24,8 @@ from dray.fetch.settings import FetchSettings
 from dray.groups.offsets import OffsetService
 from dray.ids import SystemEntropy
 from dray.log.settings import LogSettings
-from dray.machine.commands import Listener as ListenerRecord
-from dray.machine.commands import RegisterBroker
-from dray.machine.verdicts import BrokerRegistered
+from dray.machine.brokers import BrokerRegistered, RegisterBroker
+from dray.machine.brokers import Listener as ListenerRecord
 from dray.node import telemetry
 from dray.node.addresses import HostPort, advertised
 from dray.node.birth import check_birth, remember_birth

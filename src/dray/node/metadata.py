@@ -11,14 +11,13 @@ from dray.clock import Clock
 from dray.disk import Disk
 from dray.errors import Corrupt, DrayError
 from dray.ids import Entropy
-from dray.log import envelope
 from dray.log.files import FileLog
 from dray.log.memory import MemoryLog
 from dray.log.port import Log
 from dray.log.server import LogServer
-from dray.machine import commands
-from dray.machine.commands import Genesis, SessionKind
+from dray.machine.head import SUPPORTED, Genesis, founding
 from dray.machine.machine import Machine
+from dray.machine.sessions import SessionKind
 from dray.node.directory import DataDirectory, WrongDirectory, mark_born, was_born
 from dray.node.directory import Identity as DirectoryIdentity
 from dray.offload import Offload
@@ -154,25 +153,17 @@ async def begin_log(log: Log, identity: DirectoryIdentity, domain: int, effects:
         log_id=effects.entropy.random_bytes(8),
         domain=domain,
         domains=domains,
+        version=SUPPORTED,
     )
-    await log.append(
-        envelope.encode(
-            [commands.encode(genesis)],
-            session=0,
-            n=0,
-            time_ms=effects.clock.wall_ms(),
-            seen_position=0,
-            seen_digest=0,
-        )
-    )
+    await log.append(founding(genesis, effects.clock.wall_ms()))
 
 
 def check_genesis(machine: Machine, identity: DirectoryIdentity, domain: int) -> None:
     """Every replica checks that the log it folds is the one it was meant to."""
-    if machine.cluster_id != identity.cluster.bytes or machine.domain != domain:
+    if machine.head.cluster_id != identity.cluster.bytes or machine.domain != domain:
         raise WrongDirectory(
             "the log belongs to another cluster or domain: do not mix directories",
-            has=machine.cluster_id.hex(), domain=machine.domain, wanted=identity.cluster.hex, wanted_domain=domain,
+            has=machine.head.cluster_id.hex(), domain=machine.domain, wanted=identity.cluster.hex, wanted_domain=domain,
         )  # fmt: skip
 
 

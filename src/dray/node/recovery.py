@@ -66,7 +66,7 @@ def recover(directory: DataDirectory, domain: int, disk: Disk, entropy: Entropy,
     disk.sync_dir(directory.meta)
     return Recovered(
         position=machine.position,
-        generation=machine.generation,
+        generation=machine.head.generation,
         log_id=log_id,
         repaired=repaired,
         aside=aside,

@@ -34,8 +34,8 @@ from dray.errors import DrayError, Unavailable, Unknown
 from dray.ids import SystemEntropy
 from dray.log.client import ClientLog
 from dray.log.sockets import bind_unix
-from dray.machine.commands import Pin, SessionKind, Unpin
-from dray.machine.verdicts import Pinned
+from dray.machine.garbage import Pin, Pinned, Unpin
+from dray.machine.sessions import SessionKind
 from dray.node.directory import DataDirectory
 from dray.offload import InlineOffload
 from dray.pipeline.endings import wait_for_end

@@ -21,7 +21,7 @@ from typing import Final
 
 from dray.machine.index import LENGTH_BYTES, Index
 from dray.machine.machine import Machine
-from dray.machine.streams import Stream
+from dray.machine.stream import Stream
 from dray.objects.paths import WalName
 from dray.pipeline.errors import BadOption
 from dray.pipeline.options import MAX_PARTITIONS

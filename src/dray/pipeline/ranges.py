@@ -17,7 +17,7 @@ from dray.errors import Corrupt, DrayError
 from dray.machine.index import IndexRow
 from dray.machine.machine import Machine
 from dray.machine.names import domain_of
-from dray.machine.streams import Stream
+from dray.machine.stream import Stream
 from dray.machine.topics import TopicState
 from dray.objects.paths import WalName
 from dray.objects.port import Objects

@@ -4,8 +4,7 @@ import asyncio
 from typing import Protocol, TypeAlias, TypeVar
 
 from dray.errors import DrayError
-from dray.machine.commands import Append, pack_rows
-from dray.machine.verdicts import CLOSED, FENCED, GAP, UNKNOWN_STREAM, batch_verdict
+from dray.machine.append import CLOSED, FENCED, GAP, UNKNOWN_STREAM, Append, batch_verdict, pack_rows
 from dray.produce import telemetry
 from dray.produce.batches import NewBatch, Stored
 from dray.produce.errors import BadBatch, OutOfOrder, ProducerFenced, StreamGone

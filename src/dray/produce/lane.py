@@ -25,9 +25,10 @@ from typing import Final
 
 from dray.clock import Clock
 from dray.errors import DrayError, Unavailable, Unknown
-from dray.machine.commands import MAX_ROWS
-from dray.machine.streams import Stream
-from dray.machine.verdicts import FIRST_DUPLICATE, Appended, Refused, Verdict, Why
+from dray.machine.append import FIRST_DUPLICATE, Appended
+from dray.machine.command import MAX_ROWS
+from dray.machine.stream import Stream
+from dray.machine.verdict import Refused, Verdict, Why
 from dray.produce import telemetry
 from dray.produce.batches import NewBatch, Stored
 from dray.produce.errors import NotStored, Overtaken, Stopping, StoredUnknown

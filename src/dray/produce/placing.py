@@ -130,7 +130,7 @@ class Placer:
         self._spawn(self._delete(placed.path))
 
     def _lay_out(self, session: OwnSession, chunks: Chunks) -> _Attempt:
-        log_id = self._replica.machine.streams.log_id
+        log_id = self._replica.machine.log_id
         name = wal_id(LogId(log_id), session.id, session.take_counter())
         created_ms = session.stamp_ms(self._clock.wall_ms(), self._clock.boot_ns())
         encoded = codec.encode(name, self._domain, created_ms, chunks)

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Self
 from pydantic import Field, model_validator
 
 from dray.config import Section, Size
-from dray.machine.commands import MAX_ROWS
+from dray.machine.command import MAX_ROWS
 
 REMOTE_LINGER: Final = timedelta(milliseconds=250)
 CROWD_LINGER_MS: Final = 4

@@ -30,8 +30,8 @@ from dray.clock import Clock
 from dray.errors import Corrupt, DrayError, NotFound
 from dray.log.port import Position
 from dray.machine.checkpoint import Summary
-from dray.machine.commands import Checkpointed, SessionKind
-from dray.machine.confirmations import CheckpointMark
+from dray.machine.confirmations import Checkpointed, CheckpointMark
+from dray.machine.sessions import SessionKind
 from dray.replica import telemetry
 from dray.replica.checkpoints import CheckpointStore, report_damaged
 from dray.replica.fold import Folder

@@ -21,18 +21,12 @@ from typing import Final
 
 from dray.clock import Clock
 from dray.log.envelope import COMMAND, MAX_COMMANDS
-from dray.machine import commands
-from dray.machine.commands import (
-    MAX_ROWS,
-    Append,
-    Close,
-    Command,
-    CommitOffsets,
-    Expire,
-    KeepAlive,
-    RegisterBroker,
-)
-from dray.machine.verdicts import Verdict
+from dray.machine.append import Append
+from dray.machine.brokers import RegisterBroker
+from dray.machine.command import MAX_ROWS, Command, encode
+from dray.machine.offsets import CommitOffsets
+from dray.machine.sessions import Close, Expire, KeepAlive
+from dray.machine.verdict import Verdict
 from dray.replica.errors import Busy, TooLate
 
 ENTRY_BYTES: Final = 512 << 10
@@ -108,15 +102,15 @@ class Proposals:
         self._turns = [self._upkeep, self._rest, self._commits, self._bulk]
         self._filled = asyncio.Event()
 
-    def add(self, batch: Sequence[Command]) -> "asyncio.Future[list[Verdict]]":
-        """Queue the commands of one caller; the future resolves to their verdicts, in order."""
+    def add(self, batch: Sequence[Command], version: int) -> "asyncio.Future[list[Verdict]]":
+        """Queue the commands of one caller, as the active version has them; resolves to their verdicts, in order."""
         queue = self._queue_of.get(type(batch[0]), self._rest) if batch else self._rest
         if len(queue.waiting) >= MAX_WAITING:
             raise Busy("too many proposals wait for the log", waiting=len(queue.waiting))
-        encoded = [commands.encode(command) for command in batch]
+        encoded = [encode(command, version) for command in batch]
         proposal = Proposal(
             encoded=encoded,
-            rows=sum(map(commands.weigh, batch)),
+            rows=sum(command.needs() for command in batch),
             size=sum(COMMAND.size + len(payload) for _, payload in encoded),
             queue=queue,
             deadline_ns=self._clock.boot_ns() + self._wait_ns,

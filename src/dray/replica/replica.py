@@ -30,11 +30,12 @@ from dray.errors import DrayError
 from dray.ids import Entropy
 from dray.log import envelope
 from dray.log.port import Log, Position, Trimmed
-from dray.machine.commands import Command, KeepAlive, SessionKind
+from dray.machine.command import Command
 from dray.machine.machine import Machine
 from dray.machine.names import SessionId
+from dray.machine.sessions import KeepAlive, SessionKind
 from dray.machine.step import Applied, Outcome
-from dray.machine.verdicts import Verdict
+from dray.machine.verdict import Verdict
 from dray.replica import telemetry
 from dray.replica.barrier import Applied as AppliedBarrier
 from dray.replica.barrier import SharedTail
@@ -118,7 +119,7 @@ class Replica:
             CommitUnknown: it may have happened; repeat with the same identity.
         """
         self._check_running()
-        return await self._proposals.add(commands)
+        return await self._proposals.add(commands, self.machine.version)
 
     async def sync(self) -> None:
         """Return once everything acknowledged before this call, by anyone, is applied here.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dray.errors import Unavailable
-from dray.machine.commands import MAX_TIME_MS
+from dray.machine.command import MAX_TIME_MS
 from dray.machine.names import SessionId
 from dray.machine.timeline import proves
 

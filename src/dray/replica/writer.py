@@ -21,13 +21,13 @@ from dray.errors import Conflict, DrayError, Unavailable, Unknown
 from dray.ids import Entropy
 from dray.log import envelope
 from dray.log.port import Log, LostReply, Refused
-from dray.machine import commands
-from dray.machine.commands import Close, Expire, KeepAlive, Open, SessionKind
+from dray.machine.command import encode
 from dray.machine.machine import Machine
 from dray.machine.names import SessionId
+from dray.machine.sessions import Close, Expire, KeepAlive, Open, Opened, SessionKind
 from dray.machine.step import Applied, EndReason, Outcome
-from dray.machine.verdicts import Opened, Verdict, Why
-from dray.machine.verdicts import Refused as RefusedCommand
+from dray.machine.verdict import Refused as RefusedCommand
+from dray.machine.verdict import Verdict, Why
 from dray.replica import telemetry
 from dray.replica.errors import Busy, CommitUnknown, Diverged, NotServing, Superseded, TooNew
 from dray.replica.proposals import Proposal, Proposals
@@ -209,7 +209,7 @@ class Writer:
     async def _quietly(self, command: KeepAlive | Expire | Close) -> None:
         # The next beat tries again; RP5 watches over how long that may go on.
         with suppress(DrayError):
-            await self._proposals.add((command,))
+            await self._proposals.add((command,), self._host.machine.version)
 
     # -- sessions ----------------------------------------------------------
 
@@ -229,7 +229,7 @@ class Writer:
     async def _try_refresh(self) -> bool:
         """Ask whether the session lives, with an entry that says nothing else (RP7)."""
         with suppress(Busy):  # then there is enough of its kind to send
-            self._proposals.add((KeepAlive(),)).add_done_callback(_heed_not)
+            self._proposals.add((KeepAlive(),), self._host.machine.version).add_done_callback(_heed_not)
         await self._commit(self._proposals.take(upkeep_only=True))
         if self.fresh():
             return True
@@ -247,13 +247,13 @@ class Writer:
             instance=identity.instance,
             kind=SessionKind(identity.kind),
             lowest_version=1,
-            highest_version=envelope.VERSION,
+            highest_version=machine.supported,
             wall_ms=identity.wall_ms(self._clock.wall_ms(), boot_ns, machine.time_ms),
             store_date_ms=identity.date_ms(boot_ns),
             accept_clock=identity.accept_clock,
             owner=identity.owner,
         )
-        applied = await self._send([commands.encode(command)], session=0, n=0, time_ms=0)
+        applied = await self._send([encode(command, machine.version)], session=0, n=0, time_ms=0)
         match applied.verdicts:
             case [Opened(session=session)] if self._session is None or self._session.id != session:
                 # It ended before this task had its turn; whoever took the name over goes on, this process does not.
@@ -349,6 +349,7 @@ class Writer:
             time_ms=time_ms,
             seen_position=machine.position,
             seen_digest=machine.digest,
+            version=machine.version,  # M10
         )
         flight = _Flight(
             entry=entry,

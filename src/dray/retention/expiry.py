@@ -10,12 +10,11 @@ import asyncio
 from typing import Final
 
 from dray.machine import producers
-from dray.machine.commands import ExpireOffsets, ExpireProducers, OffsetKey, OffsetReason
 from dray.machine.machine import Machine
 from dray.machine.names import StreamId, TopicId
-from dray.machine.streams import MINUTE_MS
+from dray.machine.offsets import ExpireOffsets, OffsetKey, OffsetReason, OffsetsExpired
+from dray.machine.streams import MINUTE_MS, ExpireProducers, ProducersExpired
 from dray.machine.topics import TopicState
-from dray.machine.verdicts import OffsetsExpired, ProducersExpired
 from dray.replica.replica import Replica
 from dray.retention import telemetry
 from dray.retention.settings import RetentionSettings, millis

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from dray.machine.commands import CloseStream, FloorReason, RaiseFloor
 from dray.machine.machine import Machine
 from dray.machine.names import StreamId, TopicId
-from dray.machine.streams import Stream
+from dray.machine.stream import Stream
+from dray.machine.streams import CloseStream, FloorReason, RaiseFloor
 from dray.machine.topics import Topic
 from dray.replica.replica import Replica
 from dray.retention import telemetry

@@ -14,9 +14,8 @@ Invariants
 from collections.abc import Sequence
 from typing import Final
 
-from dray.machine.commands import Gone, MarkDeleting
+from dray.machine.garbage import Gone, MarkDeleting, Marked
 from dray.machine.names import ObjectId
-from dray.machine.verdicts import Marked
 from dray.objects.paths import BadName, WalName
 from dray.objects.port import Objects
 from dray.replica.replica import Replica

@@ -27,9 +27,9 @@ from typing import Final
 
 from dray.clock import Clock
 from dray.errors import DrayError
-from dray.machine.commands import Swept
 from dray.machine.machine import Machine
 from dray.machine.names import LogId, SessionId, WalId, parse_wal_id
+from dray.machine.sessions import Swept
 from dray.objects.paths import WAL_PREFIX, BadName
 from dray.objects.paths import WalName as ObjectName
 from dray.objects.port import ObjectInfo, Objects
@@ -172,7 +172,7 @@ class Orphans:
             return
         machine = self._machine(name.domain)
         if machine is None:
-            if name.domain > self._domains.catalog.machine.domains:
+            if name.domain > self._domains.catalog.machine.head.domains:
                 _count_foreign(findings, "")  # RT8
             return  # a domain that is not served here
         parts = parse_wal_id(WalId(name.wal_id))

@@ -39,7 +39,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dray.machine.machine import Machine
-from dray.machine.streams import Stream
+from dray.machine.stream import Stream
 
 DAY_MS: Final = 86_400_000
 HOUR_MS: Final = 3_600_000

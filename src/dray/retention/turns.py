@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from dray.errors import DrayError
-from dray.machine.commands import SessionKind
 from dray.machine.machine import Machine
 from dray.machine.names import SessionId
+from dray.machine.sessions import SessionKind
 from dray.replica.domains import Domains
 from dray.replica.replica import Replica
 from dray.retention import telemetry

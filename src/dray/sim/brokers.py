@@ -17,25 +17,20 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from dray.errors import DrayError, Kind, Unavailable, Unknown
-from dray.log import envelope
 from dray.log.port import Log
-from dray.machine import checkpoint, commands
-from dray.machine.commands import (
-    Append,
-    CommitOffsets,
-    CreateTopic,
-    Genesis,
-    OffsetRow,
-    OpenStream,
-    SessionKind,
-    TopicReady,
-    pack_rows,
-)
+from dray.machine import checkpoint
+from dray.machine.append import Append, Appended, BatchVerdict, pack_rows
+from dray.machine.command import Command
+from dray.machine.head import Genesis, founding
 from dray.machine.index import LENGTH_BYTES
 from dray.machine.machine import Machine
 from dray.machine.names import LogId, StreamId, TopicId, WalId, wal_id
+from dray.machine.offsets import CommitOffsets, OffsetRow, OffsetsCommitted
+from dray.machine.sessions import SessionKind
 from dray.machine.step import Applied
-from dray.machine.verdicts import Appended, BatchVerdict, OffsetsCommitted, Refused, TopicCreated, Verdict
+from dray.machine.streams import OpenStream
+from dray.machine.topics import CreateTopic, TopicCreated, TopicReady
+from dray.machine.verdict import Refused, Verdict
 from dray.objects.port import Objects, PutUnknown
 from dray.replica.checkpoints import CheckpointStore, newest_machine
 from dray.replica.replica import Replica
@@ -345,7 +340,7 @@ class Cluster:
         self.world.check(not positions, "a replica is where the log has no entry", nodes=sorted(positions.values()))
 
 
-async def _one(broker: Broker, command: commands.Command) -> Verdict:
+async def _one(broker: Broker, command: Command) -> Verdict:
     (verdict,) = await broker.replica.propose(command)
     return verdict
 
@@ -382,5 +377,4 @@ def _pack(batches: list[Batch]) -> tuple[bytes, list[tuple[int, int, int, int, i
 def genesis(min_grace_ms: int) -> bytes:
     """The first entry of the simulated log."""
     command = Genesis(cluster_id=b"cluster-of-a-sim", log_id=LOG_ID, domain=0, domains=1, min_grace_ms=min_grace_ms)
-    encoded = commands.encode(command)
-    return envelope.encode([encoded], session=0, n=0, time_ms=EPOCH_MS, seen_position=0, seen_digest=0)
+    return founding(command, EPOCH_MS)

@@ -11,12 +11,11 @@ from typing import Final
 from dray.clock import Clock
 from dray.log.port import Position
 from dray.machine.checkpoint import Summary
-from dray.machine.commands import Open
 from dray.machine.confirmations import CheckpointMark
 from dray.machine.garbage import Objects
 from dray.machine.machine import Machine
 from dray.machine.names import SessionId, WalId, parse_wal_id
-from dray.machine.sessions import Session, Sessions
+from dray.machine.sessions import Open, Session, Sessions
 from dray.machine.step import EndReason, Outcome, Step
 from dray.machine.streams import Streams
 from dray.machine.timeline import Timeline
@@ -110,7 +109,7 @@ def mine_by_number(self: Writer, entry: bytes) -> bool:
 
 def owns_any_session(self: Streams, name: WalId, session: SessionId) -> bool:
     """Objects of older sessions may be committed."""
-    return parse_wal_id(name).log_id == self.log_id
+    return parse_wal_id(name).log_id == self._head.log_id
 
 
 def trusts_dead_after_a_jump(self: Writer) -> None:

@@ -19,11 +19,11 @@ from random import Random
 from typing import Final
 
 from dray.errors import DrayError, NotFound
-from dray.machine.commands import AllocateProducerId
+from dray.machine.append import Accepted, BatchVerdict, Duplicate, Rejected
 from dray.machine.index import IndexRow
 from dray.machine.machine import Machine
 from dray.machine.names import StreamId
-from dray.machine.verdicts import Accepted, BatchVerdict, Duplicate, ProducerAllocated, Rejected
+from dray.machine.producer_ids import AllocateProducerId, ProducerAllocated
 from dray.sim.brokers import Batch, Broker, Cluster, path_of, surely_not
 
 PAYLOAD_BYTES: Final = 72

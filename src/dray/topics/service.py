@@ -19,20 +19,22 @@ from typing import Final
 from dray.clock import Clock
 from dray.errors import DrayError, Unavailable
 from dray.ids import Entropy, new_uuid
-from dray.machine.commands import (
-    MAX_ROWS,
+from dray.machine.command import MAX_ROWS, Command
+from dray.machine.names import StreamId, TopicId, domain_of
+from dray.machine.streams import CloseStream, OpenStream, StreamClosed
+from dray.machine.topics import (
     AlterTopic,
-    CloseStream,
-    Command,
     CreateTopic,
     DeleteTopic,
-    OpenStream,
+    Topic,
+    TopicAltered,
+    TopicCreated,
+    TopicDeleted,
     TopicGone,
     TopicReady,
+    TopicState,
 )
-from dray.machine.names import StreamId, TopicId, domain_of
-from dray.machine.topics import Topic, TopicState
-from dray.machine.verdicts import Refused, StreamClosed, TopicAltered, TopicCreated, TopicDeleted, Verdict, Why
+from dray.machine.verdict import Refused, Verdict, Why
 from dray.replica.domains import Domains
 from dray.telemetry import logger
 from dray.topics import configs as topic_configs

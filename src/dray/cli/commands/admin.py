@@ -12,15 +12,18 @@ from dray.cli.options import FormatOption
 from dray.cli.output import Format, answer
 from dray.clock import SystemClock
 from dray.disk import DirectoryLock, LocalDisk
-from dray.errors import Corrupt, NotFound
+from dray.errors import Corrupt, Invalid, NotFound
 from dray.ids import SystemEntropy
 from dray.log.port import Position
-from dray.machine import view
+from dray.machine import listing
 from dray.machine.keys import ROOT
 from dray.machine.machine import Machine
+from dray.node.activation import activate, newest_version
 from dray.node.directory import DataDirectory
 from dray.node.inspection import Inspected, current_machine, inspect, verify
+from dray.node.metadata import Effects
 from dray.node.recovery import recover as recover_domain
+from dray.offload import ThreadOffload
 
 app: Final = typer.Typer()
 meta: Final = typer.Typer(help="The metadata of a data directory, beside a running broker or with none.")
@@ -44,14 +47,14 @@ def list_keys(
 ) -> None:
     """List the state under the specification's keys, in order."""
     machine = asyncio.run(_machine(directory, domain))
-    pairs = list(view.ls(machine, prefix))
+    pairs = list(listing.ls(machine, prefix))
     answer(form, {"keys": [{"key": key, "value": value} for key, value in pairs]}, "\n".join(key for key, _ in pairs))
 
 
 @meta.command("get")
 def get_key(directory: Directory, key: str, domain: DomainOption = 0, form: FormatOption = Format.TEXT) -> None:
     """Show the value of one key."""
-    value = view.get(asyncio.run(_machine(directory, domain)), key)
+    value = listing.get(asyncio.run(_machine(directory, domain)), key)
     if value is None:
         raise NotFound("no such key: list them with `drayd admin meta ls`", key=key)
     answer(form, {"key": key, "value": value}, json.dumps(value, indent=2))
@@ -122,6 +125,32 @@ def recover(
     answer(form, document, text)
 
 
+@meta.command("activate")
+def activate_version(
+    directory: Directory,
+    version: Annotated[
+        int | None, typer.Argument(metavar="[VERSION]", min=1, max=255, help="Default: the newest this build knows.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Let a newer version of the rules hold, once every broker knows it; older builds cannot open the log any more."""
+    wanted = newest_version() if version is None else version
+    if wanted > newest_version():
+        raise Invalid("this build does not know that version: upgrade it first", version=wanted, knows=newest_version())
+    if not yes:
+        typer.confirm(f"There is no way back from version {wanted}. Activate it?", abort=True)
+    offload = ThreadOffload(1)
+    effects = Effects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=offload)
+    try:
+        done = asyncio.run(activate(DataDirectory(directory.absolute()), wanted, effects))
+    finally:
+        offload.close()
+    document = {"domains": [{"domain": n, "before": old, "active": new} for n, (old, new) in sorted(done.items())]}
+    lines = [f"domain {n}: version {new} is active (was {old})" for n, (old, new) in sorted(done.items())]
+    answer(form, document, "\n".join(lines))
+
+
 async def _machine(directory: Path, domain: int) -> Machine:
     async with inspect(DataDirectory(directory), domain, LocalDisk()) as inspected:
         _refuse_damage(inspected)
@@ -147,7 +176,8 @@ async def _print_entries(directory: Path, domain: int, after: int, lines: int, *
 async def _entries(inspected: Inspected, after: int, tail: int, *, follow: bool) -> AsyncIterator[str]:
     if after >= tail and not follow:
         return
+    machine = Machine()
     async for position, entry in inspected.log.follow(Position(after)):
-        yield json.dumps({"position": position, **view.render(entry)})
+        yield json.dumps({"position": position, **listing.render(machine, entry)})
         if position >= tail and not follow:
             return

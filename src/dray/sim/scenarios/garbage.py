@@ -19,21 +19,14 @@ from random import Random
 from typing import Final
 
 from dray.errors import DrayError
-from dray.machine.commands import (
-    CloseStream,
-    Command,
-    FloorReason,
-    Gone,
-    MarkDeleting,
-    Pin,
-    RaiseFloor,
-    Swept,
-    Unpin,
-)
+from dray.machine.command import Command
+from dray.machine.garbage import Gone, MarkDeleting, Pin, Unpin
 from dray.machine.machine import Machine
 from dray.machine.names import LogId, ObjectId, SessionId, WalId, parse_wal_id, wal_id
+from dray.machine.sessions import Swept
 from dray.machine.step import Applied
-from dray.machine.verdicts import DONE
+from dray.machine.streams import CloseStream, FloorReason, RaiseFloor
+from dray.machine.verdict import DONE
 from dray.replica.writer import Timing
 from dray.sim.brokers import LOG_ID, PREFIX, Broker, Cluster, path_of
 from dray.sim.log import LogEntry

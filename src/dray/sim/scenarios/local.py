@@ -17,8 +17,8 @@ from typing import Final
 from dray.log.files import FileLog
 from dray.log.port import BEFORE_ALL, Position
 from dray.machine import checkpoint
-from dray.machine.commands import SessionKind
 from dray.machine.machine import Machine
+from dray.machine.sessions import SessionKind
 from dray.replica.replica import Replica
 from dray.replica.session import Identity
 from dray.sim.brokers import Broker, Cluster, genesis

@@ -21,8 +21,8 @@ from typing import Final
 
 from dray.errors import DrayError
 from dray.machine import checkpoint
-from dray.machine.commands import FloorReason, RaiseFloor
 from dray.machine.step import Applied, EndReason
+from dray.machine.streams import FloorReason, RaiseFloor
 from dray.replica.errors import Superseded
 from dray.replica.writer import Timing
 from dray.sim.brokers import Broker, Cluster

@@ -7,8 +7,7 @@ no client retries (E-1 of the checklist: 42).
 from typing import Final
 
 from dray.errors import Unavailable
-from dray.machine.commands import AllocateProducerId
-from dray.machine.verdicts import ProducerAllocated
+from dray.machine.producer_ids import AllocateProducerId, ProducerAllocated
 from dray.servers.kafka.error_codes import ErrorCode
 from dray.servers.kafka.handler import Context, Endpoint
 from dray.servers.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
