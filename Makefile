@@ -1,4 +1,4 @@
-# `make demo` and `make test` do everything on a fresh machine with Python 3.11+, a C compiler and make.
+# `make demo` and `make test` do everything on a fresh Linux machine with Python 3.11+, a C compiler and make.
 PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.done
@@ -8,13 +8,25 @@ TEST_WORKERS ?= 2
 
 setup: $(SETUP)
 
+# Told before anything is made; the same text as in setup.py.
+OLD := dray needs Python 3.11 or newer, and this is
+CHECK_PYTHON = -c 'import sys; sys.version_info >= (3, 11) or sys.exit("$(OLD) %s: %s" % (sys.version.split()[0], sys.executable))'
+# At a terminal uv shows what it is doing.
+QUIET := $(shell test -t 2 || echo --quiet)
+
 # A stale extension would hide a failed build: it goes before the build.
 $(SETUP): requirements/uv.lock requirements/dev.lock requirements/spark.lock pyproject.toml setup.py $(wildcard src/dray/records/*.c src/dray/records/*.h)
+	@test -x $(BIN)/python || $(PYTHON) $(CHECK_PYTHON)
+	@test ! -x $(BIN)/python || $(BIN)/python $(CHECK_PYTHON)
+	@echo "1/4 a Python environment in .venv"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/uv.lock
-	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.lock requirements/spark.lock requirements/uv.lock
-	rm -rf build && rm -f src/dray/records/*.so
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --no-deps -e .
+	@echo "2/4 uv, which installs the rest"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.lock
+	@echo "3/4 libraries, tools and PySpark, with a Java: about 1.2 GB, a minute or a few"
+	@$(BIN)/uv pip sync $(QUIET) --python $(BIN)/python --require-hashes requirements/dev.lock requirements/spark.lock requirements/uv.lock
+	@echo "4/4 dray itself, with its C kernel"
+	@rm -rf build && rm -f src/dray/records/*.so
+	@$(BIN)/uv pip install $(QUIET) --python $(BIN)/python --no-build-isolation --no-deps -e .
 	@touch $@
 
 lock:

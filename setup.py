@@ -4,6 +4,11 @@ The extension is optional: without a compiler the install succeeds and the
 pure-Python twin serves. `tools/check_extension.py` tells which one was built.
 """
 
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036  pip of an older Python comes here before it reads requires-python
+    sys.exit("dray needs Python 3.11 or newer, and this is %s: %s" % (sys.version.split()[0], sys.executable))  # noqa: UP031
+
 from setuptools import Extension, setup
 
 setup(

@@ -90,7 +90,7 @@ def _start_dray() -> Iterator[Running]:
 
 
 def _ready_address(process: subprocess.Popen[bytes], log: Path) -> str:
-    """The Kafka address in the line `ready kafka=HOST:PORT http=HOST:PORT`."""
+    """The Kafka address in the line `ready kafka=HOST:PORT http=URL`."""
     assert process.stdout is not None
     readable, _, _ = select.select([process.stdout], [], [], _DRAY_READY_SECONDS)
     line = process.stdout.readline().decode(errors="replace").strip() if readable else ""

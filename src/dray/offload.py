@@ -57,12 +57,21 @@ class ThreadOffload:
         if self._closed:
             raise OffloadClosed("the process is stopping")
         call = _Call(lambda: function(*args, **kwargs), asyncio.get_running_loop())
-        self._calls.put(call)
+        self._calls.put(call)  # before a thread is made: a new one finds it and does not count as idle
         if len(self._threads) < self._limit and not self._idle.acquire(blocking=False):
-            thread = threading.Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            self._add_thread(call)
         return await call.answer
+
+    def _add_thread(self, call: "_Call[T]") -> None:
+        thread = threading.Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            if not self._threads:  # else those that run come to it
+                call.answer.cancel()
+                raise Unavailable("no thread can be started: raise the limit of processes (ulimit -u)") from error
+        else:
+            self._threads.append(thread)
 
     def close(self, seconds: float = CLOSE_S) -> bool:
         """Take nothing new and wait for what runs, but not for longer than this; whether all of it has ended."""

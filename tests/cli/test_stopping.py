@@ -59,6 +59,7 @@ def wait_until_stuck(server: int, client: int) -> None:
     pytest.fail(f"it never got stuck: {seen[-10:]}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("part", "seconds", "code"), [("/objects/", 50, 0), ("/log/", 4, 1)])
 def test_a_disk_call_that_hangs_does_not_keep_the_process(tmp_path, part, seconds, code):
     """OF3, OF1: a put that hangs is left behind; a log that hangs cannot be closed, and the process goes anyway."""
@@ -83,6 +84,7 @@ def test_the_longest_stop_fits_into_thirty_seconds():
     assert LONGEST_STOP.total_seconds() + CLOSE_S < cli.STOP_S < 30
 
 
+@pytest.mark.slow
 def test_a_client_that_reads_nothing_does_not_keep_the_process(tmp_path):
     """HT1"""
     with serving("--data", tmp_path / "data", *ANY) as drayd:
@@ -95,6 +97,7 @@ def test_a_client_that_reads_nothing_does_not_keep_the_process(tmp_path):
             assert drayd.stop() == 0
 
 
+@pytest.mark.slow
 def test_told_to_stop_before_it_serves_it_stops(tmp_path):
     """A start that waits for a disk is no reason to stay either."""
     flag, told = tmp_path / "hang", tmp_path / "hangs"

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from dray.errors import Unavailable
 from dray.offload import OffloadClosed, ThreadOffload
 
 HUNG = """
@@ -89,3 +90,25 @@ def test_a_call_that_hangs_keeps_neither_close_nor_the_process():
     """OF1"""
     ended = subprocess.run([sys.executable, "-c", HUNG], capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "something hangs\n", "")
+
+
+async def test_calls_that_come_together_run_together():
+    """As long as there are threads to make, nobody waits for another's call."""
+    for _ in range(200):
+        offload = ThreadOffload(4)
+        together = threading.Barrier(4)
+        await asyncio.gather(*(offload.run(together.wait, 30) for _ in range(4)))
+        assert offload.close(30)
+
+
+async def test_without_any_thread_the_caller_is_told(monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    offload = ThreadOffload(1)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(Unavailable, match="no thread can be started"):
+        await offload.run(int)
+    monkeypatch.undo()
+    assert await offload.run(int) == 0
+    assert offload.close(30)

@@ -463,3 +463,15 @@ async def test_an_address_that_is_taken_is_named_in_the_error() -> None:
     async with running() as run:
         with pytest.raises(CannotListen, match=f"port={run.port}"):
             await run.server.listen(Listener(name="second", host="127.0.0.1", port=run.port))
+
+
+async def test_what_the_block_raises_goes_on_as_itself() -> None:
+    """Not as a group: whoever catches it knows what to tell the user."""
+
+    async def block() -> None:
+        async with running() as run:
+            await run.connect()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await block()

@@ -169,6 +169,7 @@ def test_metrics_tell_room_sizes_and_the_process(tmp_path):
     assert values["process_open_fds"] > 3
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_by_readiness_the_page_and_the_doctor(tmp_path):
     with small_filesystem(tmp_path / "small", 32) as mounted:
         data, filler = mounted.path / "data", mounted.path / "filler"

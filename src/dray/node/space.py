@@ -104,7 +104,8 @@ class DiskWatch:
         done, _ = await asyncio.wait((asking,), timeout=ASK_S)
         if not done:
             raise Unavailable(f"the disk has not answered for {ASK_S:.0f} s: look at it, or at what it is mounted from")
-        self._asking = None
+        if self._asking is asking:
+            self._asking = None
         try:
             self._reading = asking.result()
         except OSError as error:

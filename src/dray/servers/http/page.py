@@ -43,6 +43,7 @@ table{border-collapse:collapse;width:100%}
 th,td{padding:7px 14px;text-align:left;border-top:1px solid var(--line);vertical-align:top}
 tr:first-child th{border-top:0;font-size:13px;font-weight:600;color:var(--soft);white-space:nowrap}
 td{overflow-wrap:anywhere}
+td:not([class]){min-width:10em}
 .n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .k{white-space:nowrap}
 a{color:var(--accent)}
