@@ -1,6 +1,8 @@
 """A plan and its tasks give exactly what a consumer reads; no Spark is needed to see that."""
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -207,6 +209,20 @@ def test_a_topic_of_many_small_objects_is_read_with_few_requests_at_a_time(runni
     monkeypatch.setattr(reading, "GROUP_RANGES", 40)
     assert len(read(plan)) == 3 * GETS
     assert max(groups[1:]) == 40
+
+
+def test_a_task_does_not_load_pandas(running, driver):
+    """Arrow would, at the first value of Python that it is given: half a second of CPU for each new worker."""
+    directory, bootstrap = running
+    produce(bootstrap, "lean", ODD[:3])
+    code = (
+        "import pathlib, sys; from tests.pipeline.parts import COLUMNS, make_plan, read_pieces\n"
+        f"plan = make_plan(pathlib.Path({str(directory)!r}), {driver}, subscribe='lean')\n"
+        "rows = sum(batch.num_rows for task in plan.tasks for batch in read_pieces(plan.address, task, COLUMNS))\n"
+        "print(rows, 'pyarrow' in sys.modules, 'pandas' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert ran.stdout == "3 True False\n", ran.stderr
 
 
 def test_a_closed_directory_is_read_and_a_broker_may_start_on_it(tmp_path, driver):
