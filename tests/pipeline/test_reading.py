@@ -12,8 +12,10 @@ from dray.disk import LocalDisk
 from dray.errors import NotFound
 from dray.objects.files import FileObjects
 from dray.offload import InlineOffload
+from dray.pipeline import plan as plan_module
 from dray.pipeline import reading
 from dray.pipeline.errors import BadOption, BrokenObject, DataLoss, NoSuchTopic
+from dray.pipeline.parallelism import VARIABLE
 from dray.pipeline.plan import Piece
 from dray.pipeline.reading import read_pieces
 from dray.pipeline.together import GETS
@@ -160,6 +162,16 @@ def test_a_pattern_means_whole_names_and_the_topics_that_are_there(running, driv
     assert topics(subscribePattern=r"(eu|us)\.orders", startingOffsets=both) == ["eu.orders", "us.orders"]
     delete(bootstrap, "eu.orders")
     assert topics(subscribePattern=r".*\.orders") == ["us.orders"]
+
+
+def test_a_plan_has_tasks_for_the_cores_of_the_session_and_not_for_those_of_the_planner(running, driver, monkeypatch):
+    directory, bootstrap = running
+    produce(bootstrap, "spread", numbered(0, 2_000), batch_size=1_000)
+    monkeypatch.setattr(plan_module, "LEAST_TASK_BYTES", 1)
+    monkeypatch.setenv(VARIABLE, "5")  # as `build_session` leaves it to the JVM, and the JVM to its planners
+    plan = make_plan(directory, driver, subscribe="spread")
+    assert len(plan.tasks) == 5 * plan_module.TASKS_PER_CORE
+    assert [row.offset for row in read(plan)] == list(range(2_000))
 
 
 def test_tasks_have_at_most_so_many_records_though_a_batch_has_more(running, driver):
