@@ -21,7 +21,8 @@ HERE = os.cpu_count()
         ("spark://host:7077", {"spark.cores.max": "200"}, 200),
         ("yarn", {"spark.executor.instances": "50", "spark.executor.cores": "4"}, 200),
         ("k8s://host", {"spark.dynamicAllocation.maxExecutors": "10"}, 10),
-        ("local[2]", {"spark.default.parallelism": "64"}, 64),
+        ("local[2]", {"spark.default.parallelism": "64", "spark.cores.max": "200"}, 64),
+        ("local[2]", {"spark.cores.max": "200"}, 2),
         ("yarn", {"spark.default.parallelism": "many"}, None),
     ],
 )

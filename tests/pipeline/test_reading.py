@@ -1,6 +1,8 @@
 """A plan and its tasks give exactly what a consumer reads; no Spark is needed to see that."""
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,10 @@ from dray.disk import LocalDisk
 from dray.errors import NotFound
 from dray.objects.files import FileObjects
 from dray.offload import InlineOffload
+from dray.pipeline import plan as plan_module
 from dray.pipeline import reading
 from dray.pipeline.errors import BadOption, BrokenObject, DataLoss, NoSuchTopic
+from dray.pipeline.parallelism import VARIABLE
 from dray.pipeline.plan import Piece
 from dray.pipeline.reading import read_pieces
 from dray.pipeline.together import GETS
@@ -160,6 +164,16 @@ def test_a_pattern_means_whole_names_and_the_topics_that_are_there(running, driv
     assert topics(subscribePattern=r".*\.orders") == ["us.orders"]
 
 
+def test_a_plan_has_tasks_for_the_cores_of_the_session_and_not_for_those_of_the_planner(running, driver, monkeypatch):
+    directory, bootstrap = running
+    produce(bootstrap, "spread", numbered(0, 2_000), batch_size=1_000)
+    monkeypatch.setattr(plan_module, "LEAST_TASK_BYTES", 1)
+    monkeypatch.setenv(VARIABLE, "5")  # as `build_session` leaves it to the JVM, and the JVM to its planners
+    plan = make_plan(directory, driver, subscribe="spread")
+    assert len(plan.tasks) == 5 * plan_module.TASKS_PER_CORE
+    assert [row.offset for row in read(plan)] == list(range(2_000))
+
+
 def test_tasks_have_at_most_so_many_records_though_a_batch_has_more(running, driver):
     """SP1."""
     directory, bootstrap = running
@@ -207,6 +221,20 @@ def test_a_topic_of_many_small_objects_is_read_with_few_requests_at_a_time(runni
     monkeypatch.setattr(reading, "GROUP_RANGES", 40)
     assert len(read(plan)) == 3 * GETS
     assert max(groups[1:]) == 40
+
+
+def test_a_task_does_not_load_pandas(running, driver):
+    """Arrow would, at the first value of Python that it is given: half a second of CPU for each new worker."""
+    directory, bootstrap = running
+    produce(bootstrap, "lean", ODD[:3])
+    code = (
+        "import pathlib, sys; from tests.pipeline.parts import COLUMNS, make_plan, read_pieces\n"
+        f"plan = make_plan(pathlib.Path({str(directory)!r}), {driver}, subscribe='lean')\n"
+        "rows = sum(batch.num_rows for task in plan.tasks for batch in read_pieces(plan.address, task, COLUMNS))\n"
+        "print(rows, 'pyarrow' in sys.modules, 'pandas' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert ran.stdout == "3 True False\n", ran.stderr
 
 
 def test_a_closed_directory_is_read_and_a_broker_may_start_on_it(tmp_path, driver):

@@ -7,6 +7,8 @@ import venv
 
 import pytest
 
+from dray.pipeline.java import find_java_home
+
 pytestmark = pytest.mark.slow  # a session alone takes ten seconds
 
 # As somebody would type it.
@@ -30,7 +32,8 @@ def test_without_its_python_named_spark_finds_no_source_and_build_session_says_w
     venv.create(tmp_path / "other", with_pip=False, symlinks=True)  # the python3 of PATH: it has no dray
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK")}
     environ["PATH"] = f"{tmp_path / 'other' / 'bin'}{os.pathsep}{environ['PATH']}"
-    environ |= {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
+    home = find_java_home(os.environ)
+    environ |= {} if home is None else {"JAVA_HOME": str(home)}
     ran = subprocess.run(
         [sys.executable, "-c", SCRIPT], env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=300,
         check=False,

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from dray.pipeline.parallelism import VARIABLE
 from tests.pipeline.parts import (
     broker_process,
     collect,
@@ -52,6 +53,8 @@ def test_columns_and_types_are_those_of_the_kafka_source(spark, running):
         "timestampType int", "headers array<struct<key:string,value:binary>>",
     ]  # fmt: skip
     assert source(spark, running, subscribe="typed").columns == frame.columns[:-1]
+    told = spark.sparkContext._jvm.System.getenv(VARIABLE)  # what planners inherit
+    assert told == str(spark.sparkContext.defaultParallelism)
 
 
 def test_a_schema_names_the_columns_that_are_read(spark, running):

@@ -19,13 +19,15 @@ _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]
 
 def cores_of(master: str, settings: Mapping[str, str]) -> int | None:
     """The tasks that a session with these settings runs at a time; None if they do not say."""
-    parallelism = _number(settings, "spark.default.parallelism") or _number(settings, "spark.cores.max")
+    parallelism = _number(settings, "spark.default.parallelism")
     if parallelism is not None:
         return parallelism
     if found := _LOCAL.fullmatch(master):
         return _here() if found[1] == "*" else int(found[1] or 1)
     if found := _LOCAL_CLUSTER.fullmatch(master):
         return int(found[1]) * int(found[2])
+    if most := _number(settings, "spark.cores.max"):
+        return most
     executors = _number(settings, "spark.dynamicAllocation.maxExecutors") or _number(
         settings, "spark.executor.instances"
     )

@@ -13,6 +13,7 @@ Invariants
 """
 
 import asyncio
+import struct
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -210,13 +211,13 @@ def _column(name: str, found: pa.RecordBatch, piece: Piece, append_time: bool) -
     """A column of Spark's Kafka source."""
     match name:
         case "topic":
-            return pa.repeat(pa.scalar(piece.topic), found.num_rows)
+            return pa.repeat(_text(piece.topic), found.num_rows)
         case "partition":
-            return pa.repeat(pa.scalar(piece.partition, pa.int32()), found.num_rows)
+            return pa.repeat(_int32(piece.partition), found.num_rows)
         case "timestamp":
             return _timestamps(found.column("timestamp"))
         case "timestampType":
-            return pa.repeat(pa.scalar(int(append_time), pa.int32()), found.num_rows)
+            return pa.repeat(_int32(int(append_time)), found.num_rows)
         case "headers":
             return _headers(found.column("headers"))
         case _:
@@ -226,14 +227,32 @@ def _column(name: str, found: pa.RecordBatch, piece: Piece, append_time: bool) -
 def _timestamps(milliseconds: pa.Array) -> pa.Array:
     """Microseconds, as Spark counts; a time that they cannot hold becomes the last one that they can."""
     if (pc.max(milliseconds).as_py() or 0) > MAX_MS:
-        milliseconds = pc.min_element_wise(milliseconds, pa.scalar(MAX_MS, pa.int64()))
-    return pc.multiply(milliseconds, 1000).view(pa.timestamp("us", tz="UTC"))
+        milliseconds = pc.min_element_wise(milliseconds, _int64(MAX_MS))
+    return pc.multiply(milliseconds, _int64(1000)).view(pa.timestamp("us", tz="UTC"))
 
 
 def _headers(lists: pa.Array) -> pa.Array:
     """As the Kafka source shows them: null where a record has none."""
     lists = lists.cast(_HEADERS_TYPE)
-    return pc.if_else(pc.equal(pc.list_value_length(lists), 0), pa.scalar(None, _HEADERS_TYPE), lists)
+    return pc.if_else(pc.equal(pc.list_value_length(lists), _int32(0)), pa.nulls(1, _HEADERS_TYPE)[0], lists)
+
+
+# Arrow loads pandas before it turns any value of Python into one of its own: half a second of CPU for each new worker.
+# Bytes it takes as they are.
+
+
+def _int32(number: int) -> pa.Scalar:
+    return pa.Array.from_buffers(pa.int32(), 1, [None, pa.py_buffer(struct.pack("=i", number))])[0]
+
+
+def _int64(number: int) -> pa.Scalar:
+    return pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(struct.pack("=q", number))])[0]
+
+
+def _text(text: str) -> pa.Scalar:
+    encoded = text.encode()
+    ends = pa.py_buffer(struct.pack("=ii", 0, len(encoded)))
+    return pa.Array.from_buffers(pa.string(), 1, [None, ends, pa.py_buffer(encoded)])[0]
 
 
 def _facts(piece: Piece, row: int) -> dict[str, object]:

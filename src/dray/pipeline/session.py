@@ -52,7 +52,9 @@ def build_session(
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     settings = DEFAULTS | (LOCAL if master.startswith("local") else {}) | dict(config or {})
     tasks = cores_of(master, settings)
-    if tasks is not None:
+    if tasks is None:
+        os.environ.pop(VARIABLE, None)
+    else:
         os.environ[VARIABLE] = str(tasks)
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in settings.items():
