@@ -15,6 +15,7 @@ from dray.node.recovery import recover
 from dray.records import batches
 from dray.servers.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from dray.testing import broker
+from tests.durability.daemon import free_port
 from tests.golden.asking import LIST_OFFSETS, Asker, batch, records_in
 
 pytestmark = pytest.mark.slow
@@ -99,8 +100,8 @@ def messages(reader: Consumer, count: int) -> list[Message]:
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 def test_consumers_on_defaults_go_on_where_they_were(tmp_path, reset):
     """One that lived through the recovery, and one that starts from what was committed before it."""
-    with broker(tmp_path) as dray:
-        address = dray.bootstrap
+    address = f"127.0.0.1:{free_port()}"
+    with broker(tmp_path, kafka__listen=address):
         write(address, "a", "b", "c", "d")
         living = consumer(address, **{"auto.offset.reset": "earliest"})
         last = messages(living, 2)[-1]
@@ -108,7 +109,7 @@ def test_consumers_on_defaults_go_on_where_they_were(tmp_path, reset):
         living.commit(message=last, asynchronous=False)
     with closing(living):
         assert renew(tmp_path) == 1
-        with broker(tmp_path, kafka__listen=address) as dray:
+        with broker(tmp_path, kafka__listen=address):
             write(address, "e")
             assert read(living, 3) == ["c", "d", "e"]
             with closing(consumer(address, **{"auto.offset.reset": reset})) as later:

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from dray.clock import SystemClock
 from dray.testing import broker
+from tests.durability.daemon import free_port
 from tests.node.test_recovered_epoch import LIMIT_S, renew, write
 from tools.peers.java import java_program
 
@@ -34,9 +35,9 @@ def wait_for_commit(address: str, offset: int) -> None:
 
 def test_java_consumers_on_defaults_go_on_where_they_were(tmp_path):
     """RG1: one that lived through the recovery, and one that starts from what was committed before it."""
+    address = f"127.0.0.1:{free_port()}"
     with ThreadPoolExecutor(1) as pool:
-        with broker(tmp_path) as dray:
-            address = dray.bootstrap
+        with broker(tmp_path, kafka__listen=address):
             write(address, "a", "b")
             living = pool.submit(resume, address, 2, 4)
             wait_for_commit(address, 2)
