@@ -383,7 +383,8 @@ OBJECTS = {"objects": ObjectsSettings, "log": LogSettings}
         (("log.url=raft:x",), "log.url: expected local:DIR, unix:DIR/meta.sock or memory:"),
         (("log.url=local:",), "log.url: expected local:DIR, unix:DIR/meta.sock or memory:"),
         (("log.segment_bytes=1KiB",), "log.segment_bytes must be at least log.max_entry_bytes"),
-        (("log.max_entry_bytes=0",), "log.max_entry_bytes must be from 1B to 64MiB"),
+        (("log.max_entry_bytes=0",), "log.max_entry_bytes must be from 1B to 16MiB"),
+        (("log.max_entry_bytes=16777217B",), "log.max_entry_bytes must be from 1B to 16MiB"),
     ],
 )  # fmt: skip
 def test_settings_of_store_and_log_that_cannot_work_are_refused(sets, says):

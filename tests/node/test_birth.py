@@ -8,9 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from dray.cli.serving import exit_code
-from dray.clock import ManualClock
+from dray.clock import ManualClock, SystemClock
+from dray.disk import LocalDisk
 from dray.errors import Corrupt
-from dray.ids import SeededEntropy
+from dray.ids import SeededEntropy, SystemEntropy
 from dray.log.port import LostReply
 from dray.log.writer import LogFailed
 from dray.machine.machine import Machine
@@ -18,6 +19,7 @@ from dray.node import metadata
 from dray.node.birth import check_birth, remember_birth
 from dray.node.directory import DataDirectory
 from dray.node.metadata import Effects, MetadataOptions
+from dray.node.recovery import recover
 from dray.objects.cluster import bind
 from dray.objects.files import FileObjects
 from dray.offload import InlineOffload
@@ -72,6 +74,8 @@ def test_a_log_that_is_not_there_is_damage_and_not_a_new_cluster(tmp_path):
         start(tmp_path)
     (tmp_path / "meta").rename(tmp_path / "elsewhere")
     assert "mount its volume" in refused(tmp_path)
+    (tmp_path / "identity.json").unlink()
+    assert "identity.json is missing" in refused(tmp_path)
 
 
 @pytest.mark.slow
@@ -88,6 +92,17 @@ def test_a_log_that_is_kept_elsewhere_is_looked_for_there(tmp_path):
     (tmp_path / "log").rename(tmp_path / "moved")
     start(tmp_path / "a", log__url=f"local:{tmp_path / 'moved'}")
     assert "moved" in refused(tmp_path / "a")
+    found = DataDirectory(tmp_path / "a").located(LocalDisk())
+    assert recover(found, 0, LocalDisk(), SystemEntropy(), SystemClock()).generation == 1
+    start(tmp_path / "a", log__url=f"local:{tmp_path / 'moved'}")
+
+
+@pytest.mark.slow
+def test_a_broker_joins_one_whose_log_is_kept_elsewhere(tmp_path):
+    """Its directory says where."""
+    with broker(tmp_path / "a", log__url=f"local:{tmp_path / 'log'}"):
+        start(tmp_path / "b", log__url=f"unix:{tmp_path / 'a' / 'meta.sock'}")
+        assert not (tmp_path / "b" / "log.json").exists()
 
 
 @pytest.mark.slow

@@ -6,9 +6,11 @@ import pytest
 
 from dray.cli.settings import SECTIONS
 from dray.config import load, parse_set
+from dray.machine.machine import Machine
 from dray.machine.sessions import KeepAlive
 from dray.node import doctor
 from dray.objects.probe import store_date
+from dray.testing import broker
 from tests.node.test_admin import damage_the_middle, drayd, effects, fill
 from tests.node.test_metadata import metadata
 
@@ -20,11 +22,15 @@ async def findings(*arguments: object, code: int = 0) -> dict[str, dict[str, str
     return {one["check"]: one for one in said["findings"]}
 
 
-async def test_a_new_place_and_a_running_broker_are_both_healthy(tmp_path, effects):
+async def examined(path) -> dict[str, doctor.Finding]:
+    config = load(SECTIONS, environ={}, overrides=[parse_set(f"broker.data={path}")])
+    return {found.check: found async for found in doctor.examine(config)}
+
+
+async def test_a_new_place_and_a_running_broker_are_both_healthy(tmp_path):
     fresh = await findings("--data", tmp_path / "new")
     assert {one["state"] for one in fresh.values()} <= {"ok", "warn"}
-    async with metadata(tmp_path, effects) as running:
-        await fill(running)
+    with broker(tmp_path):
         live = await findings("--data", tmp_path)
         assert "in use" in live["directory"]["saw"]
         assert "entries" in live["log"]["saw"]
@@ -73,3 +79,30 @@ async def test_a_store_that_cannot_be_reached_is_found(tmp_path):
         "--set", "objects.secret_access_key=b", "--set", "objects.retries=0", "--set", "objects.region=x", code=1,
     )  # fmt: skip
     assert found["store"]["state"] == "fail"
+
+
+async def test_a_store_or_a_log_that_is_not_mounted_is_found(tmp_path):
+    """ND3: before a start finds out."""
+    with broker(tmp_path):
+        pass
+    assert {found.state for found in (await examined(tmp_path)).values()} <= {doctor.State.OK, doctor.State.WARN}
+    (tmp_path / "objects").rename(tmp_path / "elsewhere")
+    store = (await examined(tmp_path))["store"]
+    assert store.state is doctor.State.FAIL
+    assert "objects.url" in store.next
+    (tmp_path / "objects").mkdir()
+    assert (await examined(tmp_path))["store"].state is doctor.State.FAIL
+    (tmp_path / "meta").rename(tmp_path / "gone")
+    log = (await examined(tmp_path))["log"]
+    assert log.state is doctor.State.FAIL
+    assert "mount its volume" in log.saw
+
+
+@pytest.mark.parametrize(("hours", "state"), [(-900, "ok"), (0, "ok"), (20, "ok"), (90_000, "fail")])
+def test_a_log_whose_time_is_ahead_of_the_clock_is_found_and_the_way_back_is_named(hours, state):
+    """RT20: behind is what every machine is that was switched off."""
+    machine = Machine()
+    machine.timeline.begin(1_700_000_000_000 + hours * 3_600_000)
+    found = doctor._compared(machine, 1_700_000_000_000)
+    assert found.state.value == state
+    assert ("admin meta recover" in found.next) == (state == "fail")

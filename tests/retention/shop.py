@@ -67,7 +67,7 @@ class Cluster:
             instance=name.encode().ljust(16, b"-"),
             kind=SessionKind.BROKER,
             owner=True,
-            **{"asks_for_lead": False, **who},
+            **who,
         )
         entropy = SeededEntropy(f"{name} {log.sequence.last}")
         return Replica(

@@ -42,7 +42,6 @@ from dray.replica.domains import Domains
 from dray.replica.replica import Replica
 from dray.telemetry import logger
 
-LEADER_EPOCH: Final = 0
 _READERS_MAX: Final = 4_096
 """So many consumers that catch up are remembered for reading ahead."""
 
@@ -202,7 +201,8 @@ class FetchService:
             if not isinstance(again, Rows):
                 return _without_records(request.stream, again)
             look, reads = again, await self.reader.read(again.runs)
-        parts, size, following = _patch(look, reads)
+        epoch = self._domains.of(request.stream).machine.head.generation
+        parts, size, following = _patch(look, reads, epoch)
         if not parts and look.runs:
             return Failed(stream=request.stream, error=_report(look, reads[0].error))
         telemetry.BYTES.inc(size)
@@ -308,14 +308,17 @@ def _is_damage(error: DrayError | None) -> bool:
     return isinstance(error, Corrupt | NotFound)
 
 
-def _patch(look: Rows, reads: Sequence[RunRead]) -> tuple[list[Buffer], int, int]:
-    """The parts to send, up to the first batch that could not be read; their size, and the offset behind them."""
+def _patch(look: Rows, reads: Sequence[RunRead], epoch: int) -> tuple[list[Buffer], int, int]:
+    """The parts to send, up to the first batch that could not be read; their size, and the offset behind them.
+
+    Batches carry the leader epoch of now, like every other answer (RG1).
+    """
     parts: list[Buffer] = []
     size, following = 0, look.next_offset
     pack, head = PREFIX.pack, PREFIX.size
     for run, read in zip(look.runs, reads, strict=True):
         for row, view in zip(run.rows, read.views, strict=False):
-            parts += (pack(row.start, row.size - LENGTH_FROM, LEADER_EPOCH), view[head:])
+            parts += (pack(row.start, row.size - LENGTH_FROM, epoch), view[head:])
             size += row.size
             following = row.end
         if read.error is not None:

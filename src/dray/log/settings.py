@@ -9,7 +9,8 @@ from pydantic import field_validator, model_validator
 from dray.config import Section, Size
 
 ENGINES: Final = ("local", "memory", "unix")
-_LARGEST_ENTRY: Final = Size("64MiB")
+_LARGEST_ENTRY: Final = Size("16MiB")
+"""What a length in a segment can say; `FileLog.open` refuses more."""
 
 
 class LogSettings(Section):

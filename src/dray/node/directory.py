@@ -118,6 +118,11 @@ class DataDirectory:
         homes = (self.home(domain) for domain in self._domains(disk))
         return self._read_mark(disk) is not None or any(was_born(disk, home) for home in homes)
 
+    def located(self, disk: Disk) -> "DataDirectory":
+        """The same directory, with its metadata where it says that they are."""
+        mark = self._read_mark(disk)
+        return self if mark is None or mark.path == "meta" else DataDirectory(self.root, Path(mark.path))
+
     def remember_log(self, disk: Disk) -> None:
         """Remember, durably, that the log was begun, and where it is kept (ND2)."""
         path = "meta" if self.elsewhere is None else str(self.meta)
@@ -188,6 +193,8 @@ class DataDirectory:
         return identity
 
     def _found(self, disk: Disk, entropy: Entropy, cluster_id: uuid.UUID | None) -> Identity:
+        if MARK in disk.list(self.root):  # ND2
+            raise Corrupt("identity.json is missing, but a log was begun: restore it from a backup", path=self.root)
         foreign = [name for name in disk.list(self.root) if name != "LOCK" and not name.endswith(".part")]
         if foreign:
             raise WrongDirectory(

@@ -19,6 +19,7 @@ from dray.disk import DirectoryInUse, DirectoryLock, LocalDisk
 from dray.errors import DrayError, NotFound
 from dray.ids import SystemEntropy
 from dray.log.settings import LogSettings
+from dray.machine.machine import Machine
 from dray.node.broker import store_options
 from dray.node.directory import DataDirectory
 from dray.node.inspection import current_machine, inspect
@@ -31,13 +32,13 @@ from dray.objects.probe import probe, store_date
 from dray.objects.settings import ObjectsSettings
 from dray.offload import ThreadOffload
 from dray.records import kernel
+from dray.retention.present import is_ahead
 from dray.servers.kafka.settings import KafkaSettings
 
 FILES_BESIDES: Final = 256
 """Files that are no connections: the log, the store, this and that."""
 SLOW_SYNC_MS: Final = 50
 FREE_WANTED: Final = 1 << 30
-SKEW_MS: Final = 3_600_000
 STORE_SKEW_MS: Final = 300_000
 
 
@@ -159,10 +160,19 @@ def _sync_ms(disk: LocalDisk, path: Path) -> float:
 
 async def _store(config: Config, directory: DataDirectory) -> Finding:
     """Whether the store takes a name only once, which everything stands on."""
+    begun = directory.knows_log(LocalDisk()) and config.get(ObjectsSettings).url != "memory:"
+    lost = Finding(
+        check="store",
+        state=State.FAIL,
+        saw="there is no cluster.json, but this log has kept records there",
+        next="mount the volume of the store, correct objects.url, or restore the objects",
+    )
     if _is_still_to_come(config, directory):
-        return Finding(check="store", state=State.OK, saw="records will be kept in the data directory")
+        return lost if begun else Finding(check="store", state=State.OK, saw="records will be kept in the directory")
     async with _opened(config, directory) as objects:
         owner = await bound_to(objects)
+        if begun and owner is None:
+            return lost
         await probe(objects, SystemEntropy())
     saw = "create-only puts are honoured"
     return Finding(check="store", state=State.OK, saw=f"{saw}; bound to cluster {owner}" if owner else saw)
@@ -213,13 +223,20 @@ async def _log(directory: DataDirectory) -> Finding:
             machine = await current_machine(inspected)
     except NotFound:
         return Finding(check="log", state=State.OK, saw="there is no log yet")
-    skew = SystemClock().wall_ms() - machine.time_ms
+    return _compared(machine, SystemClock().wall_ms())
+
+
+def _compared(machine: Machine, wall_ms: int) -> Finding:
+    """Whether the log and this machine agree about the time (Q7)."""
     saw = f"{machine.position} entries, digest {machine.digest:016x}"
-    if abs(skew) > SKEW_MS and machine.sessions.live:
+    hours = (machine.timeline.sure_ms - wall_ms) / 3_600_000
+    if is_ahead(machine, wall_ms):
         return Finding(
             check="log",
-            state=State.WARN,
-            saw=f"{saw}; this machine's clock is {skew / 3_600_000:+.1f} h from the log's time",
-            next="correct the clock; if it is right, start once with --set broker.accept_clock=true",
+            state=State.FAIL,
+            saw=f"{saw}; its time is {hours:.1f} h ahead of this machine's clock, so nothing is deleted by time",
+            next="correct the clock; if it is right, stop the broker and run: drayd admin meta recover DIR",
         )
+    if abs(hours) > 1:
+        saw += f"; its time is {hours:+.1f} h from this machine's clock: when no broker ran it does not count"
     return Finding(check="log", state=State.OK, saw=saw)

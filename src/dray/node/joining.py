@@ -66,7 +66,7 @@ class Owner:
 
 def owner_of(socket: Path, disk: Disk) -> Owner:
     """The data directory in which a log is kept, by the socket on which it is served."""
-    directory = DataDirectory(socket.parent)
+    directory = DataDirectory(socket.parent).located(disk)
     try:
         identity = directory.read_identity(disk)
     except NotFound:

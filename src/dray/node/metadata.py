@@ -249,7 +249,6 @@ def _replica(
             owner=options.owner,
             accept_clock=options.accept_clock,
             store_date=options.store_date,
-            asks_for_lead=False,
         ),
         clock=effects.clock,
         entropy=effects.entropy,

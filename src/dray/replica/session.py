@@ -95,9 +95,10 @@ class Identity:
     accept_clock: bool = False
     store_date: StoreDate | None = None
     """Vouches for this machine's clock after a long stop. Only of a store that has a clock of its own."""
-    asks_for_lead: bool = True
-    """Claim a clock that nobody vouches for, for the hour that machine time may lead by it (Q7). A broker does not:
-    it needs none, because what is kept is judged by time that was lived through, and a lead costs an hour's pause."""
+    asks_for_lead: bool = False
+    """Claim a clock that nobody vouches for, for the hour that machine time may lead by it (Q7). Nobody needs that,
+    because what is kept is judged by time that was lived through, and a lead costs an hour's pause; the simulator
+    does it, for the machine must stand it."""
 
     def is_vouched(self, wall_ms: int, boot_ns: int) -> bool:
         """Does anybody but this machine say that its clock is right?"""

@@ -3,20 +3,24 @@
 The leader of a partition is the broker with the highest rendezvous weight for
 its domain, so all brokers answer alike, and a broker that comes or goes moves
 only its own domains.
+
+There is no leader whose change would mean anything, so a leader epoch says
+something else: which log it is. It is the generation of the domain, 0 until a
+recovery began a new log, in which offsets may have been given a second time.
+
+Invariants
+    RG1  Every answer about a partition carries the same leader epoch, and a
+         request with another one is told so: 74 below it, 75 above.
 """
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from dray.errors import Unavailable
 from dray.machine.brokers import Broker
 from dray.machine.names import StreamId, domain_of
 from dray.replica.domains import Domains
-
-LEADER_EPOCH: Final = 0
-"""The same for every partition, for ever: there is no leader whose change would mean anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +38,7 @@ class Routing:
 
     def __init__(self, *, domains: Domains, cluster_id: str) -> None:
         self.cluster_id = cluster_id
+        self._domains = domains
         self._catalog = domains.catalog
         self._leaders: dict[int, int] = {}
         self._known: tuple[int, ...] = ()
@@ -66,6 +71,10 @@ class Routing:
         if domain not in self._leaders:
             self._leaders[domain] = rendezvous(str(domain), self._known, default=self.broker_id)
         return self._leaders[domain]
+
+    def epoch(self, stream: StreamId) -> int:
+        """The leader epoch of a stream, in every answer (RG1)."""
+        return self._domains.of(stream).machine.head.generation
 
     def coordinator(self, group: str, listener: str) -> Node:
         """The broker that clients should ask about a group."""

@@ -245,7 +245,13 @@ class Cluster:
         return Replica(
             log=log,
             machine=machine,
-            identity=Identity(name=name, instance=name.encode().ljust(16, b"-"), kind=SessionKind.BROKER, owner=False),
+            identity=Identity(
+                name=name,
+                instance=name.encode().ljust(16, b"-"),
+                kind=SessionKind.BROKER,
+                owner=False,
+                asks_for_lead=True,
+            ),
             clock=process.clock,
             entropy=process.entropy,
             timing=self.timing,

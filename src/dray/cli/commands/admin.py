@@ -77,7 +77,7 @@ def verify_log(directory: Directory, domain: DomainOption = 0, form: FormatOptio
     """Fold the whole log, compare every checkpoint with it, and tell the digest."""
 
     async def check() -> None:
-        async with inspect(DataDirectory(directory), domain, LocalDisk()) as inspected:
+        async with inspect(DataDirectory(directory).located(LocalDisk()), domain, LocalDisk()) as inspected:
             found = await verify(inspected)
             torn = inspected.torn
         document = {
@@ -108,7 +108,9 @@ def recover(
         typer.confirm("What was acknowledged behind the damage is lost for good. Begin a new log?", abort=True)
     lock = DirectoryLock(directory)
     try:
-        found = recover_domain(DataDirectory(directory), domain, LocalDisk(), SystemEntropy(), SystemClock())
+        found = recover_domain(
+            DataDirectory(directory).located(LocalDisk()), domain, LocalDisk(), SystemEntropy(), SystemClock()
+        )
     finally:
         lock.release()
     document = {
@@ -152,7 +154,7 @@ def activate_version(
 
 
 async def _machine(directory: Path, domain: int) -> Machine:
-    async with inspect(DataDirectory(directory), domain, LocalDisk()) as inspected:
+    async with inspect(DataDirectory(directory).located(LocalDisk()), domain, LocalDisk()) as inspected:
         _refuse_damage(inspected)
         return await current_machine(inspected)
 
@@ -166,7 +168,7 @@ def _refuse_damage(inspected: Inspected) -> None:
 
 
 async def _print_entries(directory: Path, domain: int, after: int, lines: int, *, follow: bool) -> None:
-    async with inspect(DataDirectory(directory), domain, LocalDisk()) as inspected:
+    async with inspect(DataDirectory(directory).located(LocalDisk()), domain, LocalDisk()) as inspected:
         tail = await inspected.log.tail()
         start = after if after else max(after, tail - lines)
         async for line in _entries(inspected, start, tail, follow=follow and inspected.live):

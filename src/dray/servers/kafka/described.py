@@ -15,7 +15,7 @@ from typing import Final
 
 from dray.machine.names import TopicId
 from dray.machine.topics import Topic
-from dray.routing.service import LEADER_EPOCH, Routing
+from dray.routing.service import Routing
 from dray.servers.kafka.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
@@ -81,7 +81,7 @@ def describe(topic: Topic, routing: Routing) -> MetadataResponseTopic:
             MetadataResponsePartition(
                 partition_index=partition,
                 leader_id=leader,
-                leader_epoch=LEADER_EPOCH,
+                leader_epoch=routing.epoch(stream),
                 replica_nodes=(leader,),
                 isr_nodes=(leader,),
             )

@@ -71,7 +71,9 @@ class LocalCluster(Cluster):
         replica = Replica(
             log=log,
             machine=Machine(),
-            identity=Identity(name="local", instance=b"the-only-process", kind=SessionKind.BROKER, owner=True),
+            identity=Identity(
+                name="local", instance=b"the-only-process", kind=SessionKind.BROKER, owner=True, asks_for_lead=True
+            ),
             clock=process.clock,
             entropy=process.entropy,
             timing=self.timing,

@@ -14,7 +14,7 @@ from dray.fetch.plan import PartitionRead
 from dray.fetch.service import Fetched, PartitionData
 from dray.machine.names import TopicId
 from dray.machine.topics import Topic
-from dray.routing.service import LEADER_EPOCH
+from dray.servers.kafka.epochs import epoch_error
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Endpoint, Services
 from dray.servers.kafka.messages.fetch import (
@@ -106,14 +106,13 @@ async def _find(asked: FetchTopic, services: Services, *, by_id: bool) -> Topic:
 
 
 async def _read(topic: Topic, asked: FetchPartition, services: Services) -> PartitionRead | ErrorCode:
-    if asked.current_leader_epoch > LEADER_EPOCH:
-        return ErrorCode.UNKNOWN_LEADER_EPOCH
     if not 0 <= asked.partition < topic.visible:
         await services.domains.catalog.sync()
         if not 0 <= asked.partition < topic.visible:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return PartitionRead(
-        stream=topic.streams[asked.partition], offset=asked.fetch_offset, max_bytes=asked.partition_max_bytes
+    stream = topic.streams[asked.partition]
+    return epoch_error(asked.current_leader_epoch, services.routing.epoch(stream)) or PartitionRead(
+        stream=stream, offset=asked.fetch_offset, max_bytes=asked.partition_max_bytes
     )
 
 

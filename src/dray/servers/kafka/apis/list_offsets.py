@@ -10,7 +10,7 @@ from typing import Final
 from dray.errors import DrayError, Kind
 from dray.fetch.errors import StreamGone
 from dray.machine.names import StreamId
-from dray.routing.service import LEADER_EPOCH
+from dray.servers.kafka.epochs import epoch_error
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Endpoint, Services
 from dray.servers.kafka.messages.list_offsets import (
@@ -75,9 +75,8 @@ async def _partitions(asked: ListOffsetsTopic, context: Context) -> list[ListOff
     for one in asked.partitions:
         if not 0 <= one.partition_index < topic.visible:
             answers.append(_refusal(one, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        elif one.current_leader_epoch not in (-1, LEADER_EPOCH):
-            newer = one.current_leader_epoch > LEADER_EPOCH
-            answers.append(_refusal(one, ErrorCode.UNKNOWN_LEADER_EPOCH if newer else ErrorCode.FENCED_LEADER_EPOCH))
+        elif wrong := epoch_error(one.current_leader_epoch, services.routing.epoch(topic.streams[one.partition_index])):
+            answers.append(_refusal(one, wrong))
         elif one.timestamp < 0 and context.version < _SINCE.get(one.timestamp, 1 << 15):
             answers.append(_refusal(one, ErrorCode.UNSUPPORTED_VERSION))
         else:
@@ -93,7 +92,7 @@ async def _answer(asked: ListOffsetsPartition, stream: StreamId, services: Servi
     except DrayError as error:
         corrupt = error.kind is Kind.CORRUPT
         return _refusal(asked, ErrorCode.KAFKA_STORAGE_ERROR if corrupt else code_for(error, Family.DATA))
-    epoch = LEADER_EPOCH if offset >= 0 else -1
+    epoch = services.routing.epoch(stream) if offset >= 0 else -1
     return ListOffsetsPartitionResponse(
         partition_index=asked.partition_index, timestamp=timestamp, offset=offset, leader_epoch=epoch
     )
