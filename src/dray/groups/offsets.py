@@ -13,6 +13,9 @@ Invariants
     RT12  A commit is answered as committed only for the offsets that are
           durable; each partition is judged for itself.
     RT13  No command carries more rows or bytes than an entry takes.
+    RT20  The offsets of all groups together stay within a budget: a commit
+          that would add to them is refused when it is used up, one that only
+          moves an offset is not.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +24,7 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from dray.errors import Unavailable, Unknown
+from dray.groups import telemetry
 from dray.groups.errors import BadGroupId, UnknownGroup, UnknownMember
 from dray.groups.placement import domain_of_group
 from dray.machine.commands import MAX_TIME_MS, CommitOffsets, OffsetRow
@@ -30,6 +34,7 @@ from dray.machine.topics import Topic
 from dray.machine.verdicts import OffsetCode, OffsetsCommitted
 from dray.replica.domains import Domains
 from dray.replica.replica import Replica
+from dray.telemetry import logger
 from dray.topics.service import TopicService
 
 MAX_GROUP_BYTES: Final = 32_767
@@ -39,6 +44,7 @@ BYTES: Final = 256 << 10
 ROW_BYTES: Final = 64
 """Of a row without its metadata, at most."""
 MAX_OFFSET: Final = (1 << 63) - 1
+BUDGET_BYTES: Final = 256 << 20
 
 NO_GENERATION: Final = -1
 NO_OFFSET: Final = -1
@@ -51,6 +57,7 @@ class CommitCode(Enum):
     UNKNOWN_PARTITION = "there is no such topic or partition"
     METADATA_TOO_LARGE = "metadata has at most 4,096 bytes"
     BAD_OFFSET = "an offset is from -1 on"
+    NO_ROOM = "the offsets of all groups have used up their budget"
     FAILED = "nothing happened; try again"
     UNSURE = "it may have happened; committing it again is harmless"
 
@@ -91,9 +98,11 @@ Codes: TypeAlias = dict[Partition, CommitCode]
 class OffsetService:
     """What handlers of OffsetCommit and OffsetFetch ask."""
 
-    def __init__(self, *, domains: Domains, topics: TopicService) -> None:
+    def __init__(self, *, domains: Domains, topics: TopicService, budget_bytes: int = BUDGET_BYTES) -> None:
         self._domains = domains
         self._topics = topics
+        self._budget_bytes = budget_bytes
+        self._full = False
 
     async def commit(
         self,
@@ -124,6 +133,8 @@ class OffsetService:
             else:
                 rows.append((partition, judged))
         replica = self._replica(group)
+        rows, crowded = self._with_room(replica, group, rows)
+        codes |= dict.fromkeys(crowded, CommitCode.NO_ROOM)
         for part in split(rows):
             codes |= await self._commit_part(replica, group, part, retention_ms)
         return {partition: codes[partition] for partition in offsets}
@@ -187,6 +198,24 @@ class OffsetService:
             topic_id=topic.id, partition=partition.number, offset=wanted.offset,
             leader_epoch=wanted.leader_epoch, metadata=wanted.metadata,
         )  # fmt: skip
+
+    def _with_room(self, replica: Replica, group: str, rows: Part) -> tuple[Part, list[Partition]]:
+        """The rows that the budget takes, and the partitions of those that it does not (RT20)."""
+        kept = replica.machine.offsets
+        left = self._budget_bytes - sum(one.machine.offsets.bytes for _, one in self._domains)
+        taken: Part = []
+        crowded = []
+        for partition, row in rows:
+            growth = kept.growth(group, row.topic_id, row.partition, row.metadata)
+            if growth <= max(0, left):
+                taken.append((partition, row))
+                left -= growth
+            else:
+                crowded.append(partition)
+        if bool(crowded) != self._full:
+            self._full = bool(crowded)
+            logger().warning(telemetry.OFFSETS_FULL, refusing=self._full, budget_bytes=self._budget_bytes)
+        return taken, crowded
 
     async def _commit_part(self, replica: Replica, group: str, part: Part, retention_ms: int) -> Codes:
         """Commit some rows; an error is theirs alone (RT12)."""
