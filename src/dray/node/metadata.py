@@ -186,6 +186,7 @@ class Running:
 
     replica: Replica
     checkpointer: Checkpointer
+    folder: ChildFolder
     task: "asyncio.Task[None]"
 
 
@@ -213,7 +214,7 @@ async def run_replica(
     )  # fmt: skip
     task = asyncio.create_task(checkpointer.run(options.checkpoint_look_s))
     stack.push_async_callback(_stop, task)
-    return Running(replica=replica, checkpointer=checkpointer, task=task)
+    return Running(replica=replica, checkpointer=checkpointer, folder=folder, task=task)
 
 
 def domains_of(running: Mapping[int, Running]) -> Domains:
@@ -224,6 +225,7 @@ async def stop_replicas(running: Mapping[int, Running]) -> None:
     """A clean stop: the last checkpoints if they are worth it, then the sessions are given back."""
     for one in running.values():
         await _stop(one.task)
+        one.folder.nice = 0  # nobody is served any more, and the stop waits for it
         await one.checkpointer.finish()
         await one.replica.close_session()
 
