@@ -247,3 +247,24 @@ def test_groups_spread_over_the_data_domains_and_stay_where_they_are():
     assert {domain_of_group(group, 16) for group in groups} == set(range(1, 17))
     assert all(0 <= bucket_of(group) < BUCKETS for group in groups)
     assert (bucket_of("orders"), bucket_of("")) == (bucket_of("orders"), bucket_of(""))
+
+
+async def test_offsets_of_made_up_groups_stop_at_a_budget_and_known_ones_move_on(cluster):
+    """RT20: whoever has an offset goes on; there is room again when others are forgotten."""
+    async with cluster.broker() as one:
+        await one.topic(partitions=4)
+        service = OffsetService(domains=one.domains, topics=one.topics, budget_bytes=20_000)
+        codes = [(await service.commit(f"made-up-{n}", {ORDERS[0]: at(n)}))[ORDERS[0]] for n in range(60)]
+        taken = codes.count(CommitCode.COMMITTED)
+        assert 20 <= taken < 40
+        assert codes == [CommitCode.COMMITTED] * taken + [CommitCode.NO_ROOM] * (60 - taken)
+        held = sum(replica.machine.offsets.bytes for _, replica in one.domains)
+        assert held <= 20_000
+        # An offset that is there moves, also together with one that finds no room; its metadata does not grow.
+        both = await service.commit("made-up-3", {ORDERS[0]: at(99), ORDERS[1]: at(1, metadata="m" * 3_000)})
+        assert both == {ORDERS[0]: CommitCode.COMMITTED, ORDERS[1]: CommitCode.NO_ROOM}
+        assert (await service.fetch("made-up-3", ORDERS[:1]))[ORDERS[0]].offset == 99
+        grown = await service.commit("made-up-3", {ORDERS[0]: at(100, metadata="m" * 4_000)})
+        assert grown == {ORDERS[0]: CommitCode.NO_ROOM}
+        larger = OffsetService(domains=one.domains, topics=one.topics, budget_bytes=60_000)
+        assert await larger.commit("made-up-59", {ORDERS[0]: at(1)}) == {ORDERS[0]: CommitCode.COMMITTED}

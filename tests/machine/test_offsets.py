@@ -2,6 +2,7 @@
 
 import random
 
+from dray.machine import checkpoint
 from dray.machine.names import TopicId
 from dray.machine.offsets import (
     CommitOffsets,
@@ -128,3 +129,27 @@ def test_random_commits_and_expiries_agree_with_a_dict():
             for name in shop.machine.offsets.groups() for t, p, committed in shop.machine.offsets.of_group(name)
         }  # fmt: skip
         assert found == {key: offset for key, (offset, _, _) in twin.items()}
+
+
+def test_what_offsets_take_is_counted_and_counted_the_same_after_a_load():
+    """For budgets: every way in and out, against a count from nothing."""
+    shop = Shop()
+    dice = random.Random(3)
+    offsets = shop.machine.offsets
+    for _ in range(400):
+        group, partition = f"g{dice.randrange(6)}", dice.randrange(4)
+        found = offsets.find(group, T, partition)
+        if found is not None and dice.random() < 0.4:
+            key = OffsetKey(topic_id=T, partition=partition, commit_position=found.commit_position)
+            shop.writer.do(ExpireOffsets(group=group, reason=OffsetReason.TOPIC_GONE, rows=(key,), retention_ms=0))
+        else:
+            metadata = dice.choice(["", "m" * dice.randrange(100), "\u4e2d" * 5, "x" * 5_000])
+            grown = offsets.bytes + offsets.growth(group, T, partition, metadata)
+            commit(shop, group, T, partition, 7, metadata=metadata)
+            assert offsets.bytes == grown or len(metadata) > 4_096
+        expected = sum(300 + len(name) for name in offsets.groups())
+        for name in offsets.groups():
+            for _, _, one in offsets.of_group(name):
+                expected += 300 + len(one.metadata) * (1 if one.metadata.isascii() else 4)
+        assert offsets.bytes == expected
+    assert checkpoint.load(checkpoint.dump(shop.machine)).offsets.bytes == offsets.bytes

@@ -18,12 +18,12 @@ from dray.log.segment import segment_name
 from dray.machine import checkpoint
 from dray.machine.topics import CreateTopic
 from dray.node.directory import DataDirectory
-from dray.node.inspection import current_machine, inspect
+from dray.node.inspection import current_machine, inspect, verify
 from dray.node.joining import JoinedCheckpoints, join_metadata, joined_directory, owner_of
 from dray.node.metadata import Effects, Metadata, MetadataOptions, serve_metadata
 from dray.node.recovery import recover
 from dray.offload import ThreadOffload
-from dray.replica import child
+from dray.replica import checkpointer, child
 from dray.replica.checkpointer import Checkpointer
 from dray.replica.checkpoints import FileCheckpoints
 from dray.replica.fold import InlineFolder
@@ -168,6 +168,9 @@ async def test_recovery_and_a_look_use_the_older_checkpoint_and_touch_nothing(tm
     directory = DataDirectory(tmp_path)
     async with inspect(directory, 0, effects.disk) as inspected:
         seen = await current_machine(inspected)
+        with pytest.raises(Corrupt, match="cannot be read") as damaged:
+            await verify(inspected)
+    assert damaged.value.facts["position"] == int(newest.stem)
     assert {topic.name for topic in seen.topics.all.values()} == expected
     assert {path.name: path.read_bytes() for path in newest.parent.iterdir()} == before
 
@@ -204,6 +207,20 @@ async def test_one_that_decays_while_the_broker_lives_is_not_trimmed_to(tmp_path
         assert trimmed_to in checkpoints_in(tmp_path)
         assert (await anext(aiter(catalog.log.follow(Position(int(trimmed_to.stem))))))[0] == int(trimmed_to.stem) + 1
         assert len(list(trimmed_to.parent.glob("*.damaged-*"))) == 1
+
+
+@pytest.mark.slow
+async def test_a_clean_stop_leaves_next_to_nothing_for_the_next_start(tmp_path, effects, monkeypatch) -> None:
+    """With a child as in a process; the session is given back behind it, and that is all that is folded again."""
+    monkeypatch.setattr(checkpointer, "STOP_S", 60.0)
+    options = MetadataOptions(checkpoint_due_bytes=40_000, checkpoint_look_s=1e9)
+    async with serving(tmp_path, effects, options) as running:
+        await make_topics(running.domains.catalog, *(f"t-{number}" for number in range(40)))
+    (newest,) = checkpoints_in(tmp_path)
+    async with inspect(DataDirectory(tmp_path), 0, effects.disk) as inspected:
+        assert await inspected.log.tail() - int(newest.stem) <= 3  # announced, confirmed, closed
+    async with serving(tmp_path, effects, options) as running:
+        assert len(topics(running.domains.catalog)) == 40
 
 
 async def test_leftovers_of_an_earlier_life_go_at_the_start(tmp_path, effects) -> None:

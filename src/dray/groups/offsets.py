@@ -15,6 +15,9 @@ Invariants
     RT13  No command carries more rows or bytes than an entry takes.
     RT14  A broker that slept commits nothing that reached it before: its
           clients have gone on elsewhere, and an old offset would go back.
+    RT20  The offsets of all groups together stay within a budget: a commit
+          that would add to them is refused when it is used up, one that only
+          moves an offset is not.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +26,7 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from dray.errors import Unavailable, Unknown
+from dray.groups import telemetry
 from dray.groups.errors import BadGroupId, UnknownGroup, UnknownMember
 from dray.groups.placement import domain_of_group
 from dray.machine.command import MAX_TIME_MS
@@ -31,6 +35,7 @@ from dray.machine.offsets import MAX_METADATA, CommitOffsets, OffsetCode, Offset
 from dray.machine.topics import Topic
 from dray.replica.domains import Domains
 from dray.replica.replica import Replica
+from dray.telemetry import logger
 from dray.topics.service import TopicService
 
 MAX_GROUP_BYTES: Final = 32_767
@@ -40,6 +45,7 @@ BYTES: Final = 256 << 10
 ROW_BYTES: Final = 64
 """Of a row without its metadata, at most."""
 MAX_OFFSET: Final = (1 << 63) - 1
+BUDGET_BYTES: Final = 256 << 20
 
 NO_GENERATION: Final = -1
 NO_OFFSET: Final = -1
@@ -52,6 +58,7 @@ class CommitCode(Enum):
     UNKNOWN_PARTITION = "there is no such topic or partition"
     METADATA_TOO_LARGE = "metadata has at most 4,096 letters"
     BAD_OFFSET = "an offset is from -1 on"
+    NO_ROOM = "the offsets of all groups have used up their budget"
     FAILED = "nothing happened; try again"
     UNSURE = "it may have happened; committing it again is harmless"
 
@@ -92,9 +99,11 @@ Codes: TypeAlias = dict[Partition, CommitCode]
 class OffsetService:
     """What handlers of OffsetCommit and OffsetFetch ask."""
 
-    def __init__(self, *, domains: Domains, topics: TopicService) -> None:
+    def __init__(self, *, domains: Domains, topics: TopicService, budget_bytes: int = BUDGET_BYTES) -> None:
         self._domains = domains
         self._topics = topics
+        self._budget_bytes = budget_bytes
+        self._full = False
 
     async def commit(
         self,
@@ -127,6 +136,8 @@ class OffsetService:
                 rows.append((partition, judged))
         replica = self._replica(group)
         self._check_serving(replica)
+        rows, crowded = self._with_room(replica, group, rows)
+        codes |= dict.fromkeys(crowded, CommitCode.NO_ROOM)
         for part in split(rows):
             codes |= await self._commit_part(replica, group, part, retention_ms)
         return {partition: codes[partition] for partition in offsets}
@@ -195,6 +206,24 @@ class OffsetService:
             topic_id=topic.id, partition=partition.number, offset=wanted.offset,
             leader_epoch=wanted.leader_epoch, metadata=wanted.metadata,
         )  # fmt: skip
+
+    def _with_room(self, replica: Replica, group: str, rows: Part) -> tuple[Part, list[Partition]]:
+        """The rows that the budget takes, and the partitions of those that it does not (RT20)."""
+        kept = replica.machine.offsets
+        left = self._budget_bytes - sum(one.machine.offsets.bytes for _, one in self._domains)
+        taken: Part = []
+        crowded = []
+        for partition, row in rows:
+            growth = kept.growth(group, row.topic_id, row.partition, row.metadata)
+            if growth <= max(0, left):
+                taken.append((partition, row))
+                left -= growth
+            else:
+                crowded.append(partition)
+        if bool(crowded) != self._full:
+            self._full = bool(crowded)
+            logger().warning(telemetry.OFFSETS_FULL, refusing=self._full, budget_bytes=self._budget_bytes)
+        return taken, crowded
 
     async def _commit_part(self, replica: Replica, group: str, part: Part, retention_ms: int) -> Codes:
         """Commit some rows; an error is theirs alone (RT12)."""

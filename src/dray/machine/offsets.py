@@ -43,6 +43,9 @@ from dray.machine.verdict import Verdict, Why, refused
 
 MAX_METADATA: Final = 4_096
 GROUP_OFFSET_KEY: Final = Shape("groups/$/offsets/%/#")
+ROW_BYTES: Final = 300
+GROUP_BYTES: Final = 300
+"""What a row and a group take in memory besides their texts, measured."""
 
 
 class OffsetReason(IntEnum):
@@ -141,6 +144,8 @@ class Offsets:
         self._topics = topics
         self._groups: dict[str, dict[tuple[TopicId, int], Committed]] = {}
         self._timeline = timeline
+        self.bytes = 0
+        """About what all of them take in memory, for budgets; no rule depends on it."""
 
     def find(self, group: str, topic_id: TopicId, partition: int) -> Committed | None:
         return self._groups.get(group, {}).get((topic_id, partition))
@@ -152,6 +157,14 @@ class Offsets:
 
     def groups(self) -> list[str]:
         return sorted(self._groups)
+
+    def growth(self, group: str, topic_id: TopicId, partition: int, metadata: str) -> int:
+        """By how much `bytes` would grow with this commit; 0 and less for one that takes another's place."""
+        found = self.find(group, topic_id, partition)
+        if found is not None:
+            return _text_bytes(metadata) - _text_bytes(found.metadata)
+        new_group = 0 if group in self._groups else GROUP_BYTES + _text_bytes(group)
+        return new_group + ROW_BYTES + _text_bytes(metadata)
 
     def due(self, group: str, retention_ms: int) -> list[OffsetKey]:
         """What `ExpireOffsets` would drop now."""
@@ -184,12 +197,13 @@ class Offsets:
             if len(row.metadata) > MAX_METADATA:
                 codes.append(OffsetCode.METADATA_TOO_LARGE)
                 continue
+            self.bytes += self.growth(command.group, row.topic_id, row.partition, row.metadata)
+            self._groups[command.group] = group
             group[row.topic_id, row.partition] = Committed(
                 row.offset, row.leader_epoch, row.metadata, now, step.position, expire_ms
             )  # C1
             codes.append(OffsetCode.COMMITTED)
         if group:
-            self._groups[command.group] = group
             step.groups.append(command.group)
         return OffsetsCommitted(codes=tuple(codes))
 
@@ -207,9 +221,11 @@ class Offsets:
             if command.reason is OffsetReason.EXPIRED and not self._is_expired(committed, command.retention_ms):
                 continue
             del group[row.topic_id, row.partition]
+            self.bytes -= ROW_BYTES + _text_bytes(committed.metadata)
             expired += 1
         if not group:
             del self._groups[command.group]  # C3
+            self.bytes -= GROUP_BYTES + _text_bytes(command.group)
         if expired:
             step.groups.append(command.group)
         return OffsetsExpired(expired=expired)
@@ -237,11 +253,14 @@ class Offsets:
         (groups,) = source.ints(1)
         for _ in range(groups):
             head = source.row()
-            group = self._groups[head.text()] = {}
+            name = head.text()
+            group = self._groups[name] = {}
+            self.bytes += GROUP_BYTES + _text_bytes(name)
             for _ in range(head.number()):
                 row = source.row()
                 key = TopicId(row.raw()), row.number()
                 group[key] = Committed(row.number(), row.number(), row.text(), row.number(), row.number(), row.number())
+                self.bytes += ROW_BYTES + _text_bytes(group[key].metadata)
 
     def show(self, prefix: str) -> Listing:
         found = [
@@ -256,3 +275,8 @@ class Offsets:
                 "commitTimestampMs": committed.commit_ms, "expireTimestampMs": committed.expire_ms,
                 "topic": topic.name if topic else None,
             }  # fmt: skip
+
+
+def _text_bytes(text: str) -> int:
+    """At most what the characters take in memory."""
+    return len(text) if text.isascii() else 4 * len(text)

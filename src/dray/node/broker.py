@@ -67,6 +67,8 @@ from dray.topics.service import TopicService
 
 LISTENER: Final = "client"
 PROBE_TTL_S: Final = 2.0
+OFFSETS_SHARE: Final = 4
+"""The part of `wal.index_budget` that committed offsets may take: made-up groups must not stop producers."""
 LAST_PUTS_S: Final = 1.0
 """What the store is given for batches of clients that are gone, when the server has stopped."""
 
@@ -319,7 +321,9 @@ async def _start_services(stack: AsyncExitStack, config: Config, state: _State) 
         rules=RuleBook(),
         fetch=fetch,
         log_offsets=LogOffsets(fetch, unpacking),
-        offsets=OffsetService(domains=domains, topics=topics),
+        offsets=OffsetService(
+            domains=domains, topics=topics, budget_bytes=int(config.get(WalSettings).index_budget) // OFFSETS_SHARE
+        ),
         clock=clock,
         offload=unpacking,
         scratch=ScratchPool(),

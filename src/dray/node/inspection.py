@@ -103,12 +103,18 @@ async def verify(inspected: Inspected) -> Verified:
         raise Corrupt("the log is damaged", reason=inspected.damage.reason, position=inspected.damage.position)
     tail = await inspected.log.tail()
     positions = await inspected.checkpoints.confirmed()
+    for position in positions:
+        try:
+            await inspected.checkpoints.check(position)
+        except Corrupt as error:
+            raise Corrupt(
+                "a checkpoint cannot be read: a start passes it over and loads the one before it", position=position
+            ) from error
     machine, skipped = await _oldest(inspected, positions)
     first = machine.position + 1
     equal = []
     for position in positions:
         data = await inspected.checkpoints.read(position)
-        checkpoint.summary(data)
         if position < machine.position or position in skipped:
             continue
         await fold_to(machine, inspected.log, position)

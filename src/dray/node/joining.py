@@ -124,14 +124,17 @@ class JoinedCheckpoints(FileCheckpoints):
         super().__init__(directory, effects.disk, upkeep)
         self._theirs = FileCheckpoints(theirs, effects.disk, upkeep)
         self._unreadable: set[int] = set()
+        self._copying = asyncio.Lock()
+        """Two who ask at once would write the same file."""
 
     async def confirmed(self) -> list[int]:
-        ours = await super().confirmed()
-        newer = [position for position in await self._theirs.confirmed() if position > max(ours, default=0)]
-        for position in reversed(newer):
-            if position not in self._unreadable and await self._copied(position):
-                return await super().confirmed()
-        return ours
+        async with self._copying:
+            ours = await super().confirmed()
+            newer = [position for position in await self._theirs.confirmed() if position > max(ours, default=0)]
+            for position in reversed(newer):
+                if position not in self._unreadable and await self._copied(position):
+                    break
+            return await super().confirmed() if newer else ours
 
     async def _copied(self, position: int) -> bool:
         try:

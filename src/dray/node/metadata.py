@@ -187,6 +187,7 @@ class Running:
     replica: Replica
     checkpointer: Checkpointer
     watch: Watch
+    folder: ChildFolder
     task: "asyncio.Task[None]"
 
 
@@ -216,7 +217,7 @@ async def run_replica(
     name, look_s = f"checkpointer-{home.domain}", options.checkpoint_look_s
     task = watch.start(name, lambda: checkpointer.run(look_s))
     stack.push_async_callback(watch.stop, task)
-    return Running(replica=replica, checkpointer=checkpointer, watch=watch, task=task)
+    return Running(replica=replica, checkpointer=checkpointer, folder=folder, watch=watch, task=task)
 
 
 def domains_of(running: Mapping[int, Running]) -> Domains:
@@ -227,6 +228,7 @@ async def stop_replicas(running: Mapping[int, Running]) -> None:
     """A clean stop: the last checkpoints if they are worth it, then the sessions are given back."""
     for one in running.values():
         await one.watch.stop(one.task)
+        one.folder.nice = 0  # nobody is served any more, and the stop waits for it
         await one.checkpointer.finish()
         await one.replica.close_session()
 

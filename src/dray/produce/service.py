@@ -159,5 +159,6 @@ class ProduceService:
             self._sample()
 
     def _sample(self) -> None:
-        self._index.seen(sum(replica.machine.streams.footprint().bytes for _, replica in self._domains))
+        machines = [replica.machine for _, replica in self._domains]
+        self._index.seen(sum(machine.streams.footprint().bytes + machine.offsets.bytes for machine in machines))
         telemetry.BUFFER_BYTES.set(self.pressure.unacked)

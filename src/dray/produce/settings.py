@@ -46,7 +46,8 @@ class WalSettings(Section):
     Not set: 2000 on local files, 200 on remote stores, where each costs a request."""
 
     index_budget: Size = Size("1GiB")
-    """Memory that the offset index may take. Producers are slowed down above 80 % of it and refused above it."""
+    """Memory that the offset index may take, and committed offsets, which get a quarter of it at most. Producers are
+    slowed down above 80 % of it and refused above it."""
 
     hedge_floor: timedelta | None = timedelta(milliseconds=300)
     """Try a write to a remote store a second time when it takes three times the usual, but never before this."""

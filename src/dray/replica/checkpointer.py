@@ -42,7 +42,7 @@ from dray.telemetry import logger
 DUE_BYTES: Final = 8 << 20
 KEPT_MS: Final = 3_600_000
 KEPT_BYTES: Final = 256 << 20
-STOP_S: Final = 5.0
+STOP_S: Final = 10.0
 """What a clean stop gives its last checkpoint."""
 _STOP_SHARE: Final = 8
 """At a clean stop a checkpoint is worth making for this part of what makes one due otherwise."""

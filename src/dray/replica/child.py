@@ -29,6 +29,7 @@ class ChildFolder:
         self._store = FileCheckpoints(directory, LocalDisk(), InlineOffload())
         self._arguments = ["--socket", str(socket), "--domain", str(domain), "--directory", str(directory)]
         self._deadline_s = deadline_s
+        self.nice = _NICE
 
     async def fold(self, upto: int) -> None:
         try:
@@ -39,6 +40,8 @@ class ChildFolder:
                 *self._arguments,
                 "--upto",
                 str(upto),
+                "--nice",
+                str(self.nice),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.PIPE,
@@ -81,8 +84,9 @@ def main() -> int:
     parser.add_argument("--domain", type=int, required=True)
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--upto", type=int, required=True)
+    parser.add_argument("--nice", type=int, default=_NICE)
     given = parser.parse_args()
-    os.nice(_NICE)
+    os.nice(given.nice)
     try:
         asyncio.run(_main(given.socket, given.domain, given.directory, given.upto))
     except DrayError as error:

@@ -31,7 +31,7 @@ from dray.sim.network import ROUGH
 from dray.sim.scenarios.appends import run
 from dray.sim.world import World
 
-DUE_BYTES: Final = 1_000
+DUE_BYTES: Final = 15_000
 KEPT_MS: Final = 2_000
 WORK_SECONDS: Final = 100.0
 PATIENT: Final = Timing(ttl_ms=6_000, keepalive_ms=2_000, settle_ms=60_000)

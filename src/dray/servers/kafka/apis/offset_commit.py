@@ -23,6 +23,7 @@ _CODES: Final = {
     CommitCode.UNKNOWN_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     CommitCode.METADATA_TOO_LARGE: ErrorCode.OFFSET_METADATA_TOO_LARGE,
     CommitCode.BAD_OFFSET: ErrorCode.INVALID_REQUEST,
+    CommitCode.NO_ROOM: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,  # clients raise it and do not try again for ever
     CommitCode.FAILED: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     CommitCode.UNSURE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
