@@ -12,8 +12,12 @@ from dray.machine.topics import CreateTopic, TopicCreated
 from dray.machine.verdict import Done
 from dray.replica.errors import CommitUnknown, Diverged, NotServing, Superseded
 from dray.replica.replica import Replica
+from dray.replica.writer import Timing
 
 from .domain import MoodyLog, new_log, replica_on, running
+
+CALM = Timing(ttl_ms=60_000, keepalive_ms=20_000, settle_ms=1_000)
+"""No beat comes between, however slow the machine is."""
 
 
 async def entries_of(log) -> list[envelope.Head]:
@@ -37,7 +41,7 @@ async def test_a_proposal_is_answered_with_the_verdict_of_the_fold():
 
 async def test_what_arrives_while_an_append_is_in_flight_shares_the_next_entry():
     log = await new_log()
-    replica = replica_on(log)
+    replica = replica_on(log, timing=CALM)
     async with running(replica):
         await replica.open_session()
         before = await log.tail()
@@ -74,7 +78,7 @@ async def test_n_goes_up_by_one_with_every_entry():
 async def test_a_lost_reply_is_settled_by_sending_the_same_bytes_again():
     """R-043, R-044: the caller gets the first verdict, and the entry counts once."""
     log = MoodyLog(await new_log())
-    replica = replica_on(log)
+    replica = replica_on(log, timing=CALM)
     async with running(replica):
         await replica.open_session()
         log.lose_replies = 1
@@ -87,7 +91,7 @@ async def test_a_lost_reply_is_settled_by_sending_the_same_bytes_again():
 
 async def test_a_refused_append_is_surely_not_applied_and_its_number_is_free():
     log = MoodyLog(await new_log())
-    replica = replica_on(log)
+    replica = replica_on(log, timing=CALM)
     async with running(replica):
         await replica.open_session()
         log.refuse = 1
@@ -99,7 +103,7 @@ async def test_a_refused_append_is_surely_not_applied_and_its_number_is_free():
 async def test_an_outcome_that_stays_unknown_is_reported_so_and_costs_the_session():
     """E1, RP2: n is never given up, the session is."""
     log = MoodyLog(await new_log())
-    replica = replica_on(log)
+    replica = replica_on(log, timing=CALM)
     async with running(replica):
         first = await replica.open_session()
         log.swallow = 10_000

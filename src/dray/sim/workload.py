@@ -19,12 +19,16 @@ from random import Random
 from typing import Final
 
 from dray.errors import DrayError, NotFound
+from dray.log import envelope
 from dray.machine.append import Accepted, BatchVerdict, Duplicate, Rejected
 from dray.machine.index import IndexRow
 from dray.machine.machine import Machine
 from dray.machine.names import StreamId
+from dray.machine.offsets import CommitOffsets
 from dray.machine.producer_ids import AllocateProducerId, ProducerAllocated
+from dray.machine.step import Applied
 from dray.sim.brokers import Batch, Broker, Cluster, path_of, surely_not
+from dray.sim.log import LogEntry
 
 PAYLOAD_BYTES: Final = 72
 
@@ -75,6 +79,7 @@ class Workload:
         self._truth_is_known = True
         self._pause = pause
         self._counter = 0
+        cluster.truth.watchers.append(self._watch_commits)
 
     def start(self, *, plain: int = 2, idempotent: int = 2, readers: int = 2, committers: int = 1) -> None:
         work = [
@@ -234,6 +239,24 @@ class Workload:
             except DrayError:
                 continue
             self.world.check(found == offset, "a committed offset went back", group=name, found=found, acked=offset)
+
+    def _watch_commits(self, entry: LogEntry, applied: Applied) -> None:
+        """A group commits rising offsets one by one, so none below an acknowledged one may still be executed (C1)."""
+        if applied.verdicts is None or not self._truth_is_known:
+            return
+        head, decoders = envelope.decode_head(entry.entry), Machine().decoders
+        for kind, payload in envelope.decode_commands(entry.entry, head.count):
+            command = decoders.decode(kind, payload, head.version)
+            if isinstance(command, CommitOffsets):
+                acked = self.history.committed.get(command.group, -1)
+                for row in command.rows:
+                    self.world.check(
+                        row.offset >= acked,
+                        "a committed offset went back",
+                        group=command.group,
+                        found=row.offset,
+                        acked=acked,
+                    )
 
     # The end.
 
