@@ -386,5 +386,7 @@ def _stored_before(stream: Stream | None, base: int) -> Stored:
     """Where a duplicate has been lying, and since when."""
     if stream is None:
         return Stored(base, 0)
-    row = stream.index.find(base)
-    return Stored(base, stream.start, -1 if row is None else stream.index.row(row).max_timestamp_ms)
+    number = stream.index.find(base)
+    row = None if number is None else stream.index.row(number)
+    # Once its row is gone the next one is found instead: that is another batch.
+    return Stored(base, stream.start, row.max_timestamp_ms if row is not None and row.start == base else -1)

@@ -10,10 +10,14 @@ from dray.records.view import BatchView
 
 MOST: Final = 100
 """So many are named: a batch may have a hundred thousand, and a client wants to see a few."""
+LARGEST: Final = 1_100_000
+"""Bytes, just above the default of max.message.bytes: in larger records nobody is named, it would hold the loop."""
 
 
 def untimely(records: Buffer, batch: BatchView, earliest: int, latest: int) -> tuple[int, ...]:
     """The first records whose timestamp, if they have one, is not within these bounds."""
+    if len(records) > LARGEST:
+        return ()
     raw = kernel.to_columns([(records, batch.record_count, 0, batch.base_timestamp, False)])
     timestamps = memoryview(raw[2]).cast("q")
     faulty = (number for number, at in enumerate(timestamps) if not earliest <= at <= latest and at != NO_TIMESTAMP)
@@ -22,6 +26,8 @@ def untimely(records: Buffer, batch: BatchView, earliest: int, latest: int) -> t
 
 def keyless(records: Buffer, batch: BatchView) -> tuple[int, ...]:
     """The first records without a key."""
+    if len(records) > LARGEST:
+        return ()
     raw = kernel.to_columns([(records, batch.record_count, 0, batch.base_timestamp, False)])
     validity = raw[3][0]
     if validity is None:
