@@ -3,9 +3,10 @@
 import pytest
 
 from dray.machine.commands import AlterTopic, FloorReason, RaiseFloor
+from dray.machine.topics import Topic
 from dray.machine.verdicts import FloorRaised
 
-from .shop import BATCH_BYTES, DAY, HOUR, MINUTE, NOW, Cluster, collect
+from .shop import BATCH_BYTES, DAY, HOUR, MINUTE, NOW, Broker, Cluster, collect
 
 
 @pytest.fixture
@@ -100,10 +101,17 @@ async def test_objects_vanish_only_after_the_grace_time(cluster):
         assert await cluster.paths() == []
 
 
+async def only_compacted(broker: Broker, name: str, **configs: str) -> Topic:
+    """A topic as it could be made before that was refused (ADR-0018)."""
+    topic = await broker.topic(name, **configs)
+    await broker.catalog.propose(AlterTopic(topic_id=topic.id, set={"cleanup.policy": "compact"}))
+    return topic
+
+
 async def test_a_topic_that_only_compacts_or_makes_no_sense_keeps_its_records(cluster):
     """RT3."""
     async with cluster.broker() as broker:
-        (compacted,) = (await broker.topic("c", cleanup_policy="compact", retention_ms="1")).streams
+        (compacted,) = (await only_compacted(broker, "c", retention_ms="1")).streams
         odd = await broker.topic("odd")
         (both,) = (await broker.topic("b", cleanup_policy="compact,delete", retention_ms="1")).streams
         await broker.catalog.propose(AlterTopic(topic_id=odd.id, set={"retention.ms": "soon"}))
@@ -158,7 +166,7 @@ async def test_the_rows_of_a_deleted_topic_go_until_it_is_forgotten(cluster):
 
 async def test_a_deletion_of_records_that_stopped_halfway_is_finished(cluster):
     async with cluster.broker() as broker:
-        (stream,) = (await broker.topic(cleanup_policy="compact")).streams
+        (stream,) = (await only_compacted(broker, "t")).streams
         await broker.produce(*[(stream, 1)] * 20)
         command = RaiseFloor(stream=stream, reason=FloorReason.DELETE_RECORDS, bound=15, limit=5)
         assert await broker.catalog.propose(command) == [FloorRaised(start=15, left=10)]

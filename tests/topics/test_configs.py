@@ -38,6 +38,19 @@ def test_a_value_that_kafka_would_refuse_is_refused(name: str, value: str):
         configs.check({name: value})
 
 
+@pytest.mark.parametrize("value", ["compact", " compact "])
+def test_a_policy_that_would_let_a_topic_grow_for_ever_is_refused_and_says_what_to_do(value: str):
+    """R-197: nothing compacts yet."""
+    with pytest.raises(BadTopicConfig, match=r"use delete, or compact,delete"):
+        configs.check({"cleanup.policy": value})
+
+
+@pytest.mark.parametrize("value", ["delete", "compact,delete", "delete, compact"])
+def test_a_policy_that_deletes_is_kept(value: str):
+    assert configs.check({"cleanup.policy": value}) == {"cleanup.policy": value}
+    assert configs.meaning({"cleanup.policy": value}).deletes
+
+
 def test_an_unknown_key_is_refused_and_the_nearest_one_is_named():
     with pytest.raises(BadTopicConfig, match=r"nearest=retention\.ms"):
         configs.check({"retention.mss": "1"})

@@ -16,6 +16,7 @@ from dray.topics.errors import BadTopicConfig
 
 LONG: Final = (1 << 63) - 1
 INT: Final = (1 << 31) - 1
+POLICY: Final = "cleanup.policy"
 
 
 class ConfigType(IntEnum):
@@ -90,6 +91,13 @@ def _ratio(name: str, default: str) -> ConfigKey:
     return ConfigKey(name=name, type=ConfigType.DOUBLE, default=default, expects="from 0 to 1", accepts=accepts)
 
 
+def _gzip_level(name: str) -> ConfigKey:
+    return ConfigKey(
+        name=name, type=ConfigType.INT, default="-1", expects="-1, or from 1 to 9",
+        accepts=lambda text: re.fullmatch(r"-1|[1-9]", text) is not None,
+    )  # fmt: skip
+
+
 def _replicas(name: str) -> ConfigKey:
     return ConfigKey(
         name=name, type=ConfigType.LIST, default="", expects="* or partition:broker pairs",
@@ -107,8 +115,8 @@ def _off(name: str) -> ConfigKey:
 KEYS: Final[Mapping[str, ConfigKey]] = {
     key.name: key
     for key in (
-        _listing("cleanup.policy", "delete", "delete", "compact"),
-        _int("compression.gzip.level", -1, -1, 9),
+        _listing(POLICY, "delete", "delete", "compact"),
+        _gzip_level("compression.gzip.level"),
         _int("compression.lz4.level", 9, 1, 17),
         _choice("compression.type", "producer", "producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
         _int("compression.zstd.level", 3, -131_072, 22),
@@ -144,7 +152,7 @@ KEYS: Final[Mapping[str, ConfigKey]] = {
 }
 
 EFFECTIVE: Final = (
-    "cleanup.policy",
+    POLICY,
     "max.message.bytes",
     "message.timestamp.after.max.ms",
     "message.timestamp.before.max.ms",
@@ -183,6 +191,12 @@ def check(configs: Mapping[str, str | None]) -> dict[str, str]:
             continue
         if not key.accepts(value.strip()):
             raise BadTopicConfig("not a value of this topic config", key=name, value=value, expected=key.expects)
+        if name == POLICY and not _deletes(value):
+            # ADR-0018: nothing would ever be taken away.
+            raise BadTopicConfig(
+                "topics are not compacted yet, so one that only compacts would grow for ever: "
+                "use delete, or compact,delete to require keys and delete by time and size", key=name, value=value,
+            )  # fmt: skip
         kept[name] = value.strip()
     return kept
 
@@ -193,7 +207,6 @@ def meaning(configs: Mapping[str, str]) -> TopicConfig:
     def value(name: str) -> str:
         return configs.get(name, KEYS[name].default)
 
-    policies = [part.strip() for part in value("cleanup.policy").split(",")]
     return TopicConfig(
         retention_ms=int(value("retention.ms")),
         retention_bytes=int(value("retention.bytes")),
@@ -201,6 +214,14 @@ def meaning(configs: Mapping[str, str]) -> TopicConfig:
         log_append_time=value("message.timestamp.type") == "LogAppendTime",
         before_max_ms=int(value("message.timestamp.before.max.ms")),
         after_max_ms=int(value("message.timestamp.after.max.ms")),
-        compacted="compact" in policies,
-        deletes="delete" in policies,
+        compacted="compact" in _policies(value(POLICY)),
+        deletes=_deletes(value(POLICY)),
     )
+
+
+def _policies(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",")]
+
+
+def _deletes(text: str) -> bool:
+    return "delete" in _policies(text)

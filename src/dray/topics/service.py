@@ -114,7 +114,7 @@ class TopicService:
         """Everything that can be refused without asking the machine; the configs as they would be kept."""
         check_name(wanted.name)
         if not 1 <= wanted.partitions <= MAX_PARTITIONS:
-            raise BadPartitions("a topic has from 1 partition on", partitions=wanted.partitions, limit=MAX_PARTITIONS)
+            raise BadPartitions("a topic has from 1 to 3,000 partitions", partitions=wanted.partitions)
         if not 1 <= wanted.replication_factor <= MAX_REPLICATION:
             raise BadReplication("a replication factor is at least 1", factor=wanted.replication_factor)
         return topic_configs.check(wanted.configs)

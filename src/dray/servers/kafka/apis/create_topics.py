@@ -79,6 +79,8 @@ def _wanted(asked: CreatableTopic, services: Services) -> NewTopic:
             raise _Ambiguous("give either an assignment or the number of partitions and replicas")
         if sorted(one.partition_index for one in asked.assignments) != list(range(len(asked.assignments))):
             raise _BadAssignment("the assigned partitions are not 0 to n-1")
+        if any(not one.broker_ids or len(set(one.broker_ids)) < len(one.broker_ids) for one in asked.assignments):
+            raise _BadAssignment("a partition is assigned to no broker, or to one of them twice")
         partitions, factor = len(asked.assignments), max(len(one.broker_ids) for one in asked.assignments)
     return NewTopic(
         name=asked.name,

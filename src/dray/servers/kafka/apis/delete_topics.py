@@ -22,14 +22,26 @@ from dray.topics.errors import UnknownTopic
 
 
 async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
-    asked = _asked(request)
-    twice = {key for key, count in Counter((one.name, one.topic_id) for one in asked).items() if count > 1}
-    results = []
+    """Whatever is named twice, be it once by name and once by id, is not deleted and answered once, as by Kafka."""
+    asked = list({(one.name, one.topic_id): one for one in _asked(request)}.values())
+    counts = Counter((one.name, one.topic_id) for one in _asked(request))
+    found: list[Topic | DeletableTopicResult] = []
     for one in asked:
-        if (one.name, one.topic_id) in twice or (one.name is None) == (one.topic_id == ZERO_UUID):
-            results.append(_result(one, ErrorCode.INVALID_REQUEST))
+        if counts[one.name, one.topic_id] > 1:
+            found.append(_result(one, ErrorCode.INVALID_REQUEST, "the request names this topic twice"))
+        elif (one.name is None) == (one.topic_id == ZERO_UUID):
+            found.append(_result(one, ErrorCode.INVALID_REQUEST, "name a topic either by name or by id"))
         else:
-            results.append(await _delete(one, context.services))
+            found.append(await _find(one, context.services))
+    times = Counter(topic.id for topic in found if isinstance(topic, Topic))
+    answers: dict[TopicId, DeletableTopicResult] = {}
+    results = []
+    for topic in found:
+        if not isinstance(topic, Topic):
+            results.append(topic)
+        elif topic.id not in answers:
+            answers[topic.id] = await _delete(topic, context.services, twice=times[topic.id] > 1)
+            results.append(answers[topic.id])
     return DeleteTopicsResponse(responses=results)
 
 
@@ -37,26 +49,34 @@ def _asked(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
     return [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
 
 
-async def _delete(one: DeleteTopicState, services: Services) -> DeletableTopicResult:
+async def _find(one: DeleteTopicState, services: Services) -> Topic | DeletableTopicResult:
     by_id = one.topic_id != ZERO_UUID
     try:
-        topic = await _find(one, services)
-        await services.topics.delete(topic)
-    except UnknownTopic:
-        return _result(one, ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if one.name is not None:
+            return await services.topics.find(one.name)
+        return await services.topics.find_id(TopicId(one.topic_id))
+    except UnknownTopic as error:
+        code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return _result(one, code, str(error))
     except DrayError as error:
-        return _result(one, code_for(error, Family.ADMIN))
-    return DeletableTopicResult(name=topic.name, topic_id=topic.id)
+        return _result(one, code_for(error, Family.ADMIN), str(error))
 
 
-async def _find(one: DeleteTopicState, services: Services) -> Topic:
-    if one.name is not None:
-        return await services.topics.find(one.name)
-    return await services.topics.find_id(TopicId(one.topic_id))
+async def _delete(topic: Topic, services: Services, *, twice: bool) -> DeletableTopicResult:
+    told = DeleteTopicState(name=topic.name, topic_id=topic.id)
+    if twice:
+        return _result(told, ErrorCode.INVALID_REQUEST, "the request names this topic twice")
+    try:
+        await services.topics.delete(topic)
+    except UnknownTopic as error:
+        return _result(told, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(error))
+    except DrayError as error:
+        return _result(told, code_for(error, Family.ADMIN), str(error))
+    return DeletableTopicResult(name=topic.name, topic_id=topic.id, error_message=None)
 
 
-def _result(one: DeleteTopicState, code: ErrorCode) -> DeletableTopicResult:
-    return DeletableTopicResult(name=one.name, topic_id=one.topic_id, error_code=code)
+def _result(one: DeleteTopicState, code: ErrorCode, message: str | None = None) -> DeletableTopicResult:
+    return DeletableTopicResult(name=one.name, topic_id=one.topic_id, error_code=code, error_message=message)
 
 
 def refuse(request: DeleteTopicsRequest, code: ErrorCode) -> DeleteTopicsResponse:
