@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from dray.records import Codec, batches
-from dray.servers.kafka.messages.fetch import FetchRequest, FetchTopic
+from dray.servers.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.golden.asking import FETCH, Asker, batch, fetch_request, records_in
 
 
@@ -135,8 +135,10 @@ async def test_sessions_are_declined(ask: Asker, topic: str) -> None:
     assert (opened.session_id, opened.error_code, len(opened.responses)) == (0, 0, 1)
     closed = await ask.call(FETCH, 12, fetch_request([(topic, 0, 0)], session_id=5, session_epoch=-1))
     assert (closed.session_id, closed.error_code, len(closed.responses)) == (0, 0, 1)
-    unknown = await ask.call(FETCH, 12, FetchRequest(session_id=123, session_epoch=1, topics=[FetchTopic(topic=topic)]))
-    assert (unknown.error_code, list(unknown.responses)) == (70, [])
+    for number, epoch in ((123, 1), (0, 1), (0, -7), (-1, 5)):
+        asked = FetchRequest(session_id=number, session_epoch=epoch, topics=[FetchTopic(topic=topic)])
+        unknown = await ask.call(FETCH, 12, asked)
+        assert (unknown.error_code, list(unknown.responses)) == (70, [])
 
 
 async def test_a_leader_epoch_from_the_future_is_refused(ask: Asker, topic: str) -> None:
@@ -147,14 +149,57 @@ async def test_a_leader_epoch_from_the_future_is_refused(ask: Asker, topic: str)
 async def test_read_committed_reads_the_same(ask: Asker, topic: str) -> None:
     """R-119."""
     answer = await ask.fetch(topic, isolation_level=1)
-    assert (base_offsets(answer), list(answer.aborted_transactions or ())) == ([0, 10], [])
+    assert (base_offsets(answer), answer.aborted_transactions) == ([0, 10], [])
+    assert (await ask.fetch(topic, isolation_level=0)).aborted_transactions is None
 
 
-async def test_zstd_is_not_given_to_those_who_cannot_read_it(ask: Asker, name: str) -> None:
+@pytest.mark.parametrize("version", [4, 9, 10])
+async def test_zstd_is_given_to_everyone(ask: Asker, name: str, version: int) -> None:
+    """As by Kafka 4: whoever cannot read it says so at that batch, and reads the ones before it."""
     await ask.create(name)
+    await ask.produce(name, batch(b"plain"))
     await ask.produce(name, batch(codec=Codec.ZSTD))
-    assert (await ask.fetch(name, version=9)).error_code == 76
-    assert (await ask.fetch(name, version=10)).error_code == 0
+    answer = await ask.fetch(name, version=version)
+    assert (answer.error_code, base_offsets(answer)) == (0, [0, 1])
+
+
+async def test_no_more_is_waited_for_than_fits_into_the_answer(ask: Asker, name: str) -> None:
+    """R-117: the least above the most is the most; what the next batch does not fit into is full."""
+    await ask.create(name)
+    for _ in range(4):
+        await ask.produce(name, batch(b"x" * 1_000))
+    size = len(batch(b"x" * 1_000))
+    for max_bytes in (2 * size, 2 * size + 100, 1):
+        asked = {"min_bytes": 1_000_000, "max_bytes": max_bytes, "max_wait_ms": 600_000}
+        async with asyncio.timeout(30):  # it would be ten minutes
+            answer = await ask.fetch(name, **asked)
+        assert base_offsets(answer) == [0, 1][: max(1, max_bytes // size)]
+
+
+async def test_a_partition_that_is_named_twice_is_answered_once_as_named_last(ask: Asker, topic: str) -> None:
+    """As by Kafka; also while it waits."""
+    for places in ([(topic, 0, 0), (topic, 0, 10)], [(topic, 0, 10), (topic, 0, 10)]):
+        [found] = (await ask.call(FETCH, 12, fetch_request(places))).responses
+        assert [base_offsets(part) for part in found.partitions] == [[10]]
+    request = fetch_request([(topic, 0, 0), (topic, 0, 12)], max_wait_ms=100, min_bytes=1)
+    [found] = (await ask.call(FETCH, 12, request)).responses
+    assert [(part.error_code, part.high_watermark, records_in(part)) for part in found.partitions] == [(0, 12, b"")]
+
+
+@pytest.mark.parametrize("version", [12, 13])
+async def test_a_topic_that_is_named_twice_is_answered_once(ask: Asker, name: str, version: int) -> None:
+    made = await ask.create(name, 2)
+    await ask.produce(name, batch(), partition=1)
+    topics = [
+        FetchTopic(
+            topic=name if version < 13 else "",
+            topic_id=made.topic_id,
+            partitions=[FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1 << 20)],
+        )
+        for number in (0, 1)
+    ]
+    [found] = (await ask.call(FETCH, version, FetchRequest(max_bytes=1 << 20, topics=topics))).responses
+    assert [(part.partition_index, part.high_watermark) for part in found.partitions] == [(0, 0), (1, 1)]
 
 
 async def test_served_batches_carry_their_offsets_and_the_one_epoch(ask: Asker, topic: str) -> None:

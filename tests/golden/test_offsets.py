@@ -104,6 +104,9 @@ async def test_metadata_has_a_limit(ask: Asker, name: str) -> None:
     await ask.create(name)
     assert await commit(ask, name, name, {0: 5}, metadata="x" * 4096) == [0]
     assert await commit(ask, name, name, {0: 6}, metadata="x" * 4097) == [12]
+    assert await commit(ask, name, name, {0: 6}, metadata="é" * 4096) == [0]  # letters, not bytes
+    assert await commit(ask, name, name, {0: 6}, metadata="😀" * 2048) == [0]  # two UTF-16 units each, as Java counts
+    assert await commit(ask, name, name, {0: 6}, metadata="😀" * 2049) == [12]
     assert await commit(ask, name, name, {0: 7}, metadata=None) == [0]
     assert await committed(ask, name, name, 0) == [(0, 7, "", 0)]
 

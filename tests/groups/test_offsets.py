@@ -127,7 +127,7 @@ async def test_each_partition_is_judged_for_itself(cluster):
         nowhere, beyond = Partition(topic="nowhere", number=0), Partition(topic="orders", number=4)
         wanted = {
             nowhere: at(1), ORDERS[0]: at(1, metadata="x" * 4096), ORDERS[1]: at(1, metadata="x" * 4097),
-            beyond: at(1), ORDERS[2]: at(1, metadata="ä" * 2049), ORDERS[3]: at(-2),
+            beyond: at(1), ORDERS[2]: at(1, metadata="ä" * 4097), ORDERS[3]: at(-2),
         }  # fmt: skip
         codes = await service.commit("g", wanted)
         assert list(codes.items()) == [

@@ -93,7 +93,7 @@ class FetchService:
     ) -> list[PartitionData]:
         """Records for each request, in order; waits until there are `min_bytes`, an error, or `max_wait_ms` passed."""
         question = _Question(self.planner, requests, min(max_bytes, self._settings.max_bytes))
-        looks = await self._await_bytes(question, min_bytes, max_wait_ms)
+        looks = await self._await_bytes(question, min(min_bytes, question.max_bytes), max_wait_ms)
         return await self._answer(question, looks)
 
     def check_serving(self, replica: Replica) -> None:
@@ -108,7 +108,7 @@ class FetchService:
 
     async def _await_bytes(self, question: "_Question", min_bytes: int, max_wait_ms: int) -> list[Look]:
         looks = await self._look(question)
-        if max_wait_ms <= 0 or _is_enough(looks, min_bytes):
+        if max_wait_ms <= 0 or _is_enough(question, looks, min_bytes):
             return looks
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(max_wait_ms / 1000, self._max_wait_s)
@@ -120,7 +120,7 @@ class FetchService:
             while waiters:
                 waiters[0].clear()  # before looking: what comes later wakes again (F9)
                 looks = await self._look(question)
-                if _is_enough(looks, min_bytes) or not await waiters[0].wait(deadline - loop.time()):
+                if _is_enough(question, looks, min_bytes) or not await waiters[0].wait(deadline - loop.time()):
                     break
         return looks
 
@@ -262,13 +262,15 @@ def _is_negative(look: Look) -> bool:
     return not isinstance(look, Rows)
 
 
-def _is_enough(looks: Sequence[Look], min_bytes: int) -> bool:
-    """Is there an error, nothing to wait for, or enough to send?"""
+def _is_enough(question: "_Question", looks: Sequence[Look], min_bytes: int) -> bool:
+    """Is there an error, nothing to wait for, enough to send, or no room for more?"""
     size = batches = 0
-    for look in looks:
+    for request, look in zip(question.requests, looks, strict=True):
         if isinstance(look, Refusal):
             return True
         if isinstance(look, Rows):
+            if look.next_offset < look.end and question.max_bytes - size <= request.max_bytes:
+                return True  # the next batch would not fit into the response, however long it waits
             size += look.size
             batches += look.batches
     return not looks or size >= min_bytes or batches >= MAX_BATCHES

@@ -49,7 +49,7 @@ class CommitCode(Enum):
 
     COMMITTED = "it is durable"
     UNKNOWN_PARTITION = "there is no such topic or partition"
-    METADATA_TOO_LARGE = "metadata has at most 4,096 bytes"
+    METADATA_TOO_LARGE = "metadata has at most 4,096 letters"
     BAD_OFFSET = "an offset is from -1 on"
     FAILED = "nothing happened; try again"
     UNSURE = "it may have happened; committing it again is harmless"
@@ -176,7 +176,7 @@ class OffsetService:
 
     def _judge(self, partition: Partition, wanted: OffsetToCommit) -> OffsetRow | CommitCode:
         """What can be said without the group's machine."""
-        if len(wanted.metadata) > MAX_METADATA or len(wanted.metadata.encode()) > MAX_METADATA:
+        if letters_of(wanted.metadata) > MAX_METADATA:
             return CommitCode.METADATA_TOO_LARGE
         if not NO_OFFSET <= wanted.offset <= MAX_OFFSET:
             return CommitCode.BAD_OFFSET
@@ -215,6 +215,14 @@ def check_group(group: str) -> None:
     """Raise unless it can be the id of a simple group; the empty text can."""
     if len(group) > MAX_GROUP_BYTES or len(group.encode()) > MAX_GROUP_BYTES:
         raise BadGroupId("a group id has at most 32,767 bytes", group=group[:100])
+
+
+def letters_of(metadata: str) -> int:
+    """How long Kafka finds a text: it counts UTF-16 code units, of which a letter beyond the BMP has two.
+
+    Never less than the machine counts, which counts letters.
+    """
+    return len(metadata) if metadata.isascii() else len(metadata.encode("utf-16-le")) // 2
 
 
 def split(rows: Part) -> Iterator[Part]:

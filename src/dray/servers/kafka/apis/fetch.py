@@ -5,6 +5,7 @@ client keeps sending full requests), aborted transactions (there are none:
 `read_committed` reads the same), followers.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from dray.errors import DrayError, Kind
@@ -13,7 +14,6 @@ from dray.fetch.plan import PartitionRead
 from dray.fetch.service import Fetched, PartitionData
 from dray.machine.names import TopicId
 from dray.machine.topics import Topic
-from dray.records.layout import Codec
 from dray.routing.service import LEADER_EPOCH
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Endpoint, Services
@@ -27,17 +27,18 @@ from dray.servers.kafka.messages.fetch import (
 from dray.servers.kafka.messages.fetch import PartitionData as PartitionAnswer
 from dray.topics.errors import UnknownTopic
 
-_FIRST_WITH_ZSTD: Final = 10
 _FIRST_WITH_IDS: Final = 13
-_ATTRIBUTES_LOW: Final = 22 - 16
-"""Where the low byte of a batch's attributes lies in the second of its parts."""
+_NO_SESSION: Final = (-1, 0)
+"""Epochs that ask for a whole answer: without a session, or for a new one."""
+_READ_COMMITTED: Final = 1
 
 
 async def handle(request: FetchRequest, context: Context) -> FetchResponse:
-    if request.session_id != 0 and request.session_epoch > 0:
+    if request.session_epoch not in _NO_SESSION:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    topics = _folded(request.topics)
     places: list[tuple[FetchTopic, list[PartitionRead | ErrorCode]]] = [
-        (topic, await _reads(topic, context)) for topic in request.topics
+        (topic, await _reads(topic, context)) for topic in topics
     ]
     reads = [read for _, found in places for read in found if isinstance(read, PartitionRead)]
     refused = len(reads) < sum(len(found) for _, found in places)
@@ -49,14 +50,33 @@ async def handle(request: FetchRequest, context: Context) -> FetchResponse:
             max_wait_ms=0 if refused or not reads else request.max_wait_ms,
         )
     )
+    aborted = () if request.isolation_level == _READ_COMMITTED else None
     responses = []
     for topic, found in places:
         partitions = [
-            _refusal(asked, read) if isinstance(read, ErrorCode) else _answer(asked, next(answers), context.version)
+            _refusal(asked, read) if isinstance(read, ErrorCode) else _answer(asked, next(answers), aborted)
             for asked, read in zip(topic.partitions, found, strict=True)
         ]
         responses.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=partitions))
     return FetchResponse(responses=responses)
+
+
+def _folded(topics: Sequence[FetchTopic]) -> Sequence[FetchTopic]:
+    """Each topic once, and each of its partitions once, as it was named last; so does Kafka."""
+    names = {(topic.topic, topic.topic_id) for topic in topics}
+    if len(names) == len(topics) and all(len(topic.partitions) == len(_by_number(topic)) for topic in topics):
+        return topics
+    folded: dict[tuple[str, bytes], dict[int, FetchPartition]] = {}
+    for topic in topics:
+        folded.setdefault((topic.topic, topic.topic_id), {}).update(_by_number(topic))
+    return [
+        FetchTopic(topic=name, topic_id=topic_id, partitions=list(partitions.values()))
+        for (name, topic_id), partitions in folded.items()
+    ]
+
+
+def _by_number(topic: FetchTopic) -> dict[int, FetchPartition]:
+    return {asked.partition: asked for asked in topic.partitions}
 
 
 async def _reads(asked: FetchTopic, context: Context) -> list[PartitionRead | ErrorCode]:
@@ -91,16 +111,15 @@ async def _read(topic: Topic, asked: FetchPartition, services: Services) -> Part
     )
 
 
-def _answer(asked: FetchPartition, found: PartitionData, version: int) -> PartitionAnswer:
+def _answer(asked: FetchPartition, found: PartitionData, aborted: tuple[()] | None) -> PartitionAnswer:
     if not isinstance(found, Fetched):
         return _refusal(asked, _code(found.error))
-    if version < _FIRST_WITH_ZSTD and any(part[_ATTRIBUTES_LOW] & 0x07 == Codec.ZSTD for part in found.parts[1::2]):
-        return _refusal(asked, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     return PartitionAnswer(
         partition_index=asked.partition,
         high_watermark=found.end,
         last_stable_offset=found.end,
         log_start_offset=found.start,
+        aborted_transactions=aborted,
         records=found.parts,
     )
 

@@ -4,7 +4,7 @@ Left out: tiered storage, which Dray does not have: its special timestamps are
 answered as a log without tiers answers them.
 """
 
-from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from dray.errors import DrayError, Kind
@@ -34,12 +34,31 @@ _SINCE: Final = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LA
 
 
 async def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+    topics, twice = _told_apart(request.topics)
+    answers = {topic.name: await _partitions(topic, context) for topic in topics}
+    for name, found in twice.items():
+        answers.setdefault(name, []).extend(_refusal(one, ErrorCode.INVALID_REQUEST) for one in found)
     return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(name=topic.name, partitions=await _partitions(topic, context))
-            for topic in request.topics
-        ]
+        topics=[ListOffsetsTopicResponse(name=name, partitions=found) for name, found in answers.items() if found]
     )
+
+
+def _told_apart(
+    topics: Sequence[ListOffsetsTopic],
+) -> tuple[list[ListOffsetsTopic], dict[str, list[ListOffsetsPartition]]]:
+    """Each topic once with what is asked once of it, and what is asked more than once; so does Kafka."""
+    asked: dict[str, dict[int, ListOffsetsPartition]] = {}
+    twice: dict[str, dict[int, ListOffsetsPartition]] = {}
+    for topic in topics:
+        known = asked.setdefault(topic.name, {})
+        for one in topic.partitions:
+            if known.setdefault(one.partition_index, one) is not one:
+                twice.setdefault(topic.name, {})[one.partition_index] = one
+    once = [
+        ListOffsetsTopic(name=name, partitions=[one for at, one in found.items() if at not in twice.get(name, ())])
+        for name, found in asked.items()
+    ]
+    return once, {name: list(found.values()) for name, found in twice.items()}
 
 
 async def _partitions(asked: ListOffsetsTopic, context: Context) -> list[ListOffsetsPartitionResponse]:
@@ -52,15 +71,13 @@ async def _partitions(asked: ListOffsetsTopic, context: Context) -> list[ListOff
         return [_refusal(one, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for one in asked.partitions]
     except DrayError as error:
         return [_refusal(one, code_for(error, Family.DATA)) for one in asked.partitions]
-    twice = {index for index, count in Counter(one.partition_index for one in asked.partitions).items() if count > 1}
     answers = []
     for one in asked.partitions:
-        if one.partition_index in twice:
-            answers.append(_refusal(one, ErrorCode.INVALID_REQUEST))
-        elif not 0 <= one.partition_index < topic.visible:
+        if not 0 <= one.partition_index < topic.visible:
             answers.append(_refusal(one, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        elif one.current_leader_epoch > LEADER_EPOCH:
-            answers.append(_refusal(one, ErrorCode.UNKNOWN_LEADER_EPOCH))
+        elif one.current_leader_epoch not in (-1, LEADER_EPOCH):
+            newer = one.current_leader_epoch > LEADER_EPOCH
+            answers.append(_refusal(one, ErrorCode.UNKNOWN_LEADER_EPOCH if newer else ErrorCode.FENCED_LEADER_EPOCH))
         elif one.timestamp < 0 and context.version < _SINCE.get(one.timestamp, 1 << 15):
             answers.append(_refusal(one, ErrorCode.UNSUPPORTED_VERSION))
         else:
