@@ -8,6 +8,7 @@ from dray.clock import ManualClock, SystemClock
 from dray.disk import LocalDisk
 from dray.errors import Unavailable
 from dray.log.files import FileLog
+from dray.machine.commands import FloorReason, RaiseFloor
 from dray.objects.files import FileObjects
 from dray.objects.memory import MemoryObjects
 from dray.objects.port import PutUnknown
@@ -385,3 +386,17 @@ async def test_two_writers_of_one_stream_leave_no_gap_and_no_overlap():
         assert sorted(bases[0] + bases[1]) == list(range(2 * count))
         assert all(mine == sorted(mine) for mine in bases)
         assert one.replica.machine.streams.find(stream).end == 2 * count
+
+
+async def test_a_duplicate_is_told_since_when_it_is_stored_and_nothing_once_its_row_is_gone():
+    """P1: the row behind it, which is found then, is another batch's."""
+    async with broker({0: await new_log()}, MemoryObjects()) as dray:
+        (stream,) = await dray.streams()
+        first = batch(stream, producer=7, sequence=0)._replace(max_timestamp_ms=1_000)
+        second = batch(stream, producer=7, sequence=1)._replace(max_timestamp_ms=2_000)
+        for one in (first, second):
+            assert (await dray.produce.submit(one)).timestamp_ms == -1
+        assert [(await dray.produce.submit(one)).timestamp_ms for one in (first, second)] == [1_000, 2_000]
+        await dray.replica.propose(RaiseFloor(stream=stream, reason=FloorReason.DELETE_RECORDS, bound=1))
+        again = [await dray.produce.submit(one) for one in (first, second)]
+        assert [(one.base_offset, one.timestamp_ms) for one in again] == [(0, -1), (1, 2_000)]

@@ -34,6 +34,8 @@ class Stored(NamedTuple):
 
     base_offset: int
     log_start_offset: int
+    timestamp_ms: int = -1
+    """Of a duplicate: the greatest timestamp under which it is stored, if that is still known."""
 
 
 def received(stream: StreamId, validated: Validated) -> NewBatch:

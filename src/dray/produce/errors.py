@@ -37,3 +37,7 @@ class Overtaken(Unavailable):
 
 class StoredUnknown(Unknown):
     """The batch may have got its offsets: send it again with the same producer id, epoch and sequence."""
+
+
+class TimedOut(StoredUnknown):
+    """The time that its producer gave has passed. It is still on its way, and may get its offsets."""

@@ -26,6 +26,7 @@ from typing import Final
 from dray.clock import Clock
 from dray.errors import DrayError, Unavailable, Unknown
 from dray.machine.commands import MAX_ROWS
+from dray.machine.streams import Stream
 from dray.machine.verdicts import FIRST_DUPLICATE, Appended, Refused, Verdict, Why
 from dray.produce import telemetry
 from dray.produce.batches import NewBatch, Stored
@@ -299,7 +300,9 @@ class Lane:
                 base = code
             elif code <= FIRST_DUPLICATE:
                 duplicates += 1
-                base = FIRST_DUPLICATE - code
+                if not answer.done():
+                    answer.set_result(_stored_before(streams.find(batch.stream), FIRST_DUPLICATE - code))
+                continue
             else:
                 fail(answer, refusal(code, batch))
                 continue
@@ -372,3 +375,13 @@ class Lane:
         telemetry.BUFFER_BYTES.set(self._pressure.unacked)
         telemetry.FLUSHES.labels(outcome).inc()
         telemetry.FLUSH_SECONDS.observe((self._clock.boot_ns() - flush.begun_ns) / 1e9)
+
+
+def _stored_before(stream: Stream | None, base: int) -> Stored:
+    """Where a duplicate has been lying, and since when."""
+    if stream is None:
+        return Stored(base, 0)
+    number = stream.index.find(base)
+    row = None if number is None else stream.index.row(number)
+    # Once its row is gone the next one is found instead: that is another batch.
+    return Stored(base, stream.start, row.max_timestamp_ms if row is not None and row.start == base else -1)

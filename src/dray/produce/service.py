@@ -18,6 +18,7 @@ from dray.errors import DrayError
 from dray.objects.port import Objects
 from dray.produce import telemetry
 from dray.produce.batches import NewBatch, Stored
+from dray.produce.deadlines import Deadlines
 from dray.produce.errors import Busy, NotStored, Stopping
 from dray.produce.flush import report
 from dray.produce.lane import Lane
@@ -56,6 +57,8 @@ class ProduceService:
         self._stopped = True
         self.pressure = Pressure(limit=self._policy.max_buffer_bytes, high=self._policy.pause_bytes)
         """What waits here; servers stop reading while it is `over` and go on after `relief`."""
+        self.deadlines = Deadlines(self._loop)
+        """Gives up answers that their producers do not wait for any longer."""
 
     def submit(self, batch: NewBatch) -> "asyncio.Future[Stored]":
         """Take a validated batch; the future tells its offsets once they are durable and applied here (PR1).
@@ -97,6 +100,7 @@ class ProduceService:
             yield self
         finally:
             self._stopped = True
+            self.deadlines.stop()
             for lane in self._lanes.values():
                 lane.halt()
             while self._tasks:

@@ -5,7 +5,9 @@ operating system fills page by page, so a batch costs only what it expands to.
 No size that the compressed bytes claim is ever allocated.
 
 Raw snappy (librdkafka) and the framing of xerial's library (Java) are both in
-use under one codec number; the framing is known by its first bytes.
+use under one codec number; the framing is known by its first bytes. Several
+gzip members and zstd frames are read one after the other, as by Kafka; what
+LZ4 may look like that is to be stored, `dray.records.lz4` says.
 
 Invariants
     B4  No more than the cap is ever written, whatever the input claims.
@@ -22,6 +24,7 @@ import cramjam
 from dray.buffers import Buffer
 from dray.records.errors import BadCompression, ExpandsTooFar
 from dray.records.layout import Codec
+from dray.records.lz4 import compress_lz4
 
 DEFAULT_CAP_BYTES: Final = 64 * 2**20
 KEPT_BYTES: Final = 4 * 2**20
@@ -31,11 +34,6 @@ XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = struct.Struct(">8sii")
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _BLOCK_LENGTH: Final = struct.Struct(">i")
-_LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
-"""Version 1, independent blocks of at most 64 KiB, no checksums, and the checksum of these two bytes."""
-_LZ4_BLOCK_BYTES: Final = 64 * 1024
-_LZ4_LENGTH: Final = struct.Struct("<I")
-_LZ4_STORED: Final = 0x8000_0000
 _BUFFER_IS_FULL: Final = "failed to write whole buffer"
 
 Decompress = Callable[[Buffer, memoryview], int]
@@ -117,7 +115,7 @@ def compress(codec: Codec, records: Buffer) -> bytes:
         case Codec.SNAPPY:
             return bytes(cramjam.snappy.compress_raw(records))
         case Codec.LZ4:
-            return _compress_lz4(records)
+            return compress_lz4(records)
         case Codec.ZSTD:
             return bytes(cramjam.zstd.compress(records))
 
@@ -129,21 +127,6 @@ def compress_xerial(records: Buffer, block_bytes: int = _XERIAL_BLOCK_BYTES) -> 
     for start in range(0, len(source), block_bytes):
         block = bytes(cramjam.snappy.compress_raw(source[start : start + block_bytes]))
         parts += (_BLOCK_LENGTH.pack(len(block)), block)
-    return b"".join(parts)
-
-
-def _compress_lz4(records: Buffer) -> bytes:
-    # Framed here because cramjam links the blocks to each other, which Java clients refuse to read.
-    source = memoryview(records)
-    parts = [_LZ4_HEADER]
-    for start in range(0, len(source), _LZ4_BLOCK_BYTES):
-        plain = source[start : start + _LZ4_BLOCK_BYTES]
-        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
-        if len(block) < len(plain):
-            parts += (_LZ4_LENGTH.pack(len(block)), block)
-        else:
-            parts += (_LZ4_LENGTH.pack(len(plain) | _LZ4_STORED), bytes(plain))
-    parts.append(_LZ4_LENGTH.pack(0))
     return b"".join(parts)
 
 

@@ -13,6 +13,8 @@ class InvalidBatch(Invalid):
     """A batch that breaks the format or the rules of its topic. Nothing of it is stored."""
 
     reason: ClassVar[str] = "invalid"
+    blamed: tuple[int, ...] = ()
+    """Which records are at fault, by their index, where it is some of them."""
 
 
 class NotOneBatch(InvalidBatch):
@@ -100,7 +102,7 @@ class BadTimestamp(InvalidBatch):
 
 
 class NullKey(InvalidBatch):
-    """A record without a key on a compacted topic; `facts` has its index as `record`."""
+    """Records without a key on a compacted topic."""
 
     reason = "null_key"
 

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from dray.buffers import Buffer
-from dray.records import kernel
+from dray.records import blame, kernel
 from dray.records.codecs import ScratchPool, decompress
 from dray.records.columns import Fault
 from dray.records.errors import (
@@ -47,6 +47,7 @@ from dray.records.layout import (
     TRANSACTIONAL_BIT,
     Codec,
 )
+from dray.records.lz4 import check_frame
 from dray.records.view import BatchView, one_batch
 
 _REFUSED_BITS: Final = APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
@@ -125,15 +126,12 @@ def check_records(batch: BatchView, rules: BatchRules, pool: ScratchPool, now_ms
     """
     codec = batch.codec
     if codec is Codec.NONE:
-        found = _scan(batch.records, batch)
+        least, greatest = _judge(batch.records, batch, rules, now_ms)
     else:
+        if codec is Codec.LZ4:
+            check_frame(batch.records)
         with pool.lend() as scratch:
-            found = _scan(decompress(codec, batch.records, scratch), batch)
-    least, greatest, first_null_key = found
-    if not rules.append_time:
-        _check_timestamps(least, greatest, rules, now_ms)
-    if rules.needs_keys and first_null_key >= 0:
-        raise NullKey("a compacted topic takes no record without a key", record=first_null_key)
+            least, greatest = _judge(decompress(codec, batch.records, scratch), batch, rules, now_ms)
     return Validated(batch, batch.record_count, least, greatest, codec)
 
 
@@ -149,23 +147,39 @@ def refusal(fault: int, position: int, record: int) -> InvalidBatch:
             return BadRecords("records are malformed", fault=name, record=record, position=position)
 
 
-def _scan(records: memoryview, batch: BatchView) -> tuple[int, int, int]:
+def _judge(records: memoryview, batch: BatchView, rules: BatchRules, now_ms: int | None) -> tuple[int, int]:
+    """The least and greatest timestamp of uncompressed records that may be stored."""
     try:
-        return kernel.scan(records, batch.record_count, batch.base_timestamp)
+        least, greatest, first_null_key = kernel.scan(records, batch.record_count, batch.base_timestamp)
     except ValueError as error:
         raise refusal(*error.args) from None
+    if not rules.append_time:
+        earliest, latest = _window(rules, now_ms if greatest != NO_TIMESTAMP else None)
+        if least < earliest or greatest > latest:  # the two ends tell for all between them
+            untimely = _untimely(least, greatest, now_ms)
+            untimely.blamed = blame.untimely(records, batch, earliest, latest)
+            raise untimely
+    if rules.needs_keys and first_null_key >= 0:
+        null_key = NullKey("a compacted topic takes no record without a key", record=first_null_key)
+        null_key.blamed = blame.keyless(records, batch)
+        raise null_key
+    return least, greatest
 
 
-def _check_timestamps(least: int, greatest: int, rules: BatchRules, now_ms: int | None) -> None:
-    # Outside the legal range lie only values below -1 and above the maximum, so the two ends tell for all.
+def _window(rules: BatchRules, now_ms: int | None) -> tuple[int, int]:
+    """Between which timestamps those of the records must lie."""
+    earliest, latest = NO_TIMESTAMP, MAX_TIMESTAMP
+    if now_ms is not None and rules.before_max_ms is not None:
+        earliest = max(earliest, now_ms - rules.before_max_ms)
+    if now_ms is not None and rules.after_max_ms is not None:
+        latest = min(latest, now_ms + rules.after_max_ms)
+    return earliest, latest
+
+
+def _untimely(least: int, greatest: int, now_ms: int | None) -> BadTimestamp:
     if least < NO_TIMESTAMP or greatest > MAX_TIMESTAMP:
-        raise BadTimestamp("timestamp is not within 1970 to 9999", least=least, greatest=greatest)
-    if now_ms is None or greatest == NO_TIMESTAMP:
-        return
-    if rules.before_max_ms is not None and least < now_ms - rules.before_max_ms:
-        raise BadTimestamp("timestamp is too far in the past", timestamp=least, now_ms=now_ms)
-    if rules.after_max_ms is not None and greatest > now_ms + rules.after_max_ms:
-        raise BadTimestamp("timestamp is too far in the future", timestamp=greatest, now_ms=now_ms)
+        return BadTimestamp("timestamp is not within 1970 to 9999", least=least, greatest=greatest)
+    return BadTimestamp("timestamp is outside of the topic's window", least=least, greatest=greatest, now_ms=now_ms)
 
 
 def _refused_bits(batch: BatchView) -> InvalidBatch:

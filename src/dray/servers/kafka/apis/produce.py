@@ -7,13 +7,12 @@ connection, which is how such a client learns of it.
 """
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final
 
 from dray.errors import DrayError, Unavailable, Unknown
 from dray.machine.topics import Topic
 from dray.produce.batches import NewBatch, Stored, received, stamped
-from dray.produce.errors import BadBatch, OutOfOrder, ProducerFenced, StreamGone
+from dray.produce.errors import BadBatch, OutOfOrder, ProducerFenced, StreamGone, TimedOut
 from dray.produce.rules import TopicRules
 from dray.records import Validated, check_records, errors, inspect
 from dray.records.layout import Codec
@@ -34,7 +33,6 @@ _FIRST_WITH_ZSTD: Final = 7
 _CODES: Final[tuple[tuple[type[DrayError], ErrorCode], ...]] = (
     (errors.TooLarge, ErrorCode.MESSAGE_TOO_LARGE),
     (errors.BadCrc, ErrorCode.CORRUPT_MESSAGE),
-    (errors.BadCompression, ErrorCode.CORRUPT_MESSAGE),
     (errors.BadCodec, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     (errors.BadTimestamp, ErrorCode.INVALID_TIMESTAMP),
     (errors.Transactional, ErrorCode.INVALID_TXN_STATE),
@@ -64,7 +62,7 @@ async def handle(request: ProduceRequest, context: Context) -> ProduceResponse |
     await context.turn.wait()
     for works in topics:
         for work in works:
-            work.submit(context.services)
+            work.submit(context.services, request.timeout_ms)
     context.turn.pass_on()
     responses = []
     for topic, works in zip(request.topic_data, topics, strict=True):
@@ -97,11 +95,11 @@ class _Work:
         self._error = error
         self._future: asyncio.Future[Stored] | None = None
 
-    def submit(self, services: Services) -> None:
+    def submit(self, services: Services, timeout_ms: int) -> None:
         if self._batch is None:
             return
         try:
-            self._future = services.produce.submit(self._batch)
+            self._future = services.produce.deadlines.watch(services.produce.submit(self._batch), timeout_ms)
         except DrayError as error:
             self._error = error
         self._batch = None
@@ -116,11 +114,15 @@ class _Work:
                 return PartitionProduceResponse(
                     index=self._index,
                     base_offset=stored.base_offset,
-                    log_append_time_ms=self._stamp_ms,
+                    log_append_time_ms=self._appended_ms(stored),
                     log_start_offset=stored.log_start_offset,
                 )
         assert self._error is not None, "a batch is submitted or refused"
         return _failure(self._index, self._error)
+
+    def _appended_ms(self, stored: Stored) -> int:
+        """The time the broker gave it, which is an earlier one if it is a duplicate; -1: its producer's counts."""
+        return stored.timestamp_ms if self._stamp_ms >= 0 <= stored.timestamp_ms else self._stamp_ms
 
 
 async def _prepare(topic: Topic | DrayError, data: PartitionProduceData, context: Context) -> _Work:
@@ -156,19 +158,20 @@ async def _validate(data: PartitionProduceData, rules: TopicRules, now_ms: int, 
 
 
 def _failure(index: int, error: DrayError) -> PartitionProduceResponse:
-    code = _code(error)
-    record = error.facts.get("record") if isinstance(error, errors.NullKey) else None
-    faults: Sequence[BatchIndexAndErrorMessage] = ()
-    if isinstance(record, int):
-        faults = (BatchIndexAndErrorMessage(batch_index=record, batch_index_error_message=error.message),)
+    blamed = error.blamed if isinstance(error, errors.InvalidBatch) else ()
+    faults = [
+        BatchIndexAndErrorMessage(batch_index=record, batch_index_error_message=error.message) for record in blamed
+    ]
     return PartitionProduceResponse(
-        index=index, error_code=code, base_offset=-1, record_errors=faults, error_message=str(error)
+        index=index, error_code=_code(error), base_offset=-1, record_errors=faults, error_message=str(error)
     )
 
 
 def _code(error: DrayError) -> ErrorCode:
     if isinstance(error, _UnsupportedZstd):
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    if isinstance(error, TimedOut):
+        return ErrorCode.REQUEST_TIMED_OUT
     if isinstance(error, Unavailable | Unknown):
         return ErrorCode.KAFKA_STORAGE_ERROR  # retriable, and never a definite failure (E1)
     for kind, code in _CODES:
