@@ -6,8 +6,8 @@ No size that the compressed bytes claim is ever allocated.
 
 Raw snappy (librdkafka) and the framing of xerial's library (Java) are both in
 use under one codec number; the framing is known by its first bytes. Several
-gzip members and zstd frames are read one after the other, as by Kafka; what
-LZ4 may look like that is to be stored, `dray.records.lz4` says.
+gzip members and zstd frames are read one after the other, as by Kafka; which
+of all that may be stored, `dray.records.lz4` and `members` say.
 
 Invariants
     B4  No more than the cap is ever written, whatever the input claims.

@@ -48,6 +48,7 @@ from dray.records.layout import (
     Codec,
 )
 from dray.records.lz4 import check_frame
+from dray.records.members import check_member
 from dray.records.view import BatchView, one_batch
 
 _REFUSED_BITS: Final = APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
@@ -131,7 +132,10 @@ def check_records(batch: BatchView, rules: BatchRules, pool: ScratchPool, now_ms
         if codec is Codec.LZ4:
             check_frame(batch.records)
         with pool.lend() as scratch:
-            least, greatest = _judge(decompress(codec, batch.records, scratch), batch, rules, now_ms)
+            records = decompress(codec, batch.records, scratch)
+            if codec is Codec.GZIP:
+                check_member(batch.records, len(records))
+            least, greatest = _judge(records, batch, rules, now_ms)
     return Validated(batch, batch.record_count, least, greatest, codec)
 
 
