@@ -15,6 +15,8 @@ HEAD = """# What Dray speaks of the Kafka protocol
 
 Made by tools/generate_kafka_support.py from `dray.servers.kafka.support`; do not edit.
 
+Where answers differ from Apache Kafka's, and why: kafka-differences.md.
+
 Any other key or version closes the connection; ApiVersions alone answers an unknown version, with error 35 and its own
 range. "Needs" is what a principal must be allowed to do.
 
@@ -36,6 +38,8 @@ broker. Leave the timeout at its default of minutes, above the longest outage of
 
 Above `wal.pause_bytes` nothing more is read from connections that produce, until half of that is stored; other
 connections are served as ever. Above `wal.max_buffer_bytes` a batch is answered with 56, which clients try again with.
+A batch that is not stored in the time its producer gave (`request.timeout.ms`, `acks.timeout`) is answered with 7: it
+may still be stored, and sending it again under its producer id stores it once.
 The limits of connections, requests and answers are the settings `kafka.*` of `drayd config show`.
 """
 

@@ -1,5 +1,6 @@
 """kcat and the Java client against Dray: they read what the others wrote, and live through what happens to topics."""
 
+import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from dray.objects.opening import Effects, StoreOptions
 from dray.objects.port import StoreUnavailable
 from dray.objects.retry import LOCAL, RetryingObjects
 from dray.testing import broker
+from tests.clients.forms import COUNT, offer_all
 from tests.clients.kinds import AT_MS, KINDS, Kind, Written
 from tools.peers.java import java_program
 from tools.peers.kcat import kcat
@@ -112,6 +114,18 @@ def test_kcat_writes_and_reads(bootstrap: str, codec: str) -> None:
     read = java_read(bootstrap, topic)
     assert [(offset, one.value) for offset, one in read] == [(n, b"v%d" % n) for n in range(200)]
     assert topic in kcat(bootstrap, "-L").decode()
+
+
+async def test_java_reads_every_form_of_compression_that_is_taken() -> None:
+    """K-022: an offset that Java cannot read would stop it for ever."""
+    with broker(topics__auto_create="false") as running:
+        taken = await offer_all(running.bootstrap, "forms")
+        output = await asyncio.to_thread(java_program, JAVA / "Consume.java", running.bootstrap, "forms")
+    found: dict[int, list[int]] = {}
+    for line in output.splitlines():
+        record = json.loads(line)
+        found.setdefault(record["partition"], []).append(record["offset"])
+    assert found == {number: list(range(COUNT)) for number in taken.values()}
 
 
 def test_a_topic_made_again_does_not_end_a_java_producer(bootstrap: str) -> None:

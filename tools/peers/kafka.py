@@ -24,6 +24,9 @@ VERSION: Final = "4.3.1"
 JDK: Final = "default-jdk-headless"
 _COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 _START_SECONDS: Final = 120.0
+_CLUSTER: Final = "ZHJheS1wZWVyLWthZmthIQ"
+"""A Kafka id is 16 bytes in base64; brokers that never meet may have the same."""
+_SHORT_LIVED: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 _POM: Final = f"""<?xml version="1.0" encoding="UTF-8"?>
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -107,9 +110,8 @@ def _serving(directory: Path, extra: Mapping[str, str], heap: str) -> Iterator[K
     settings = directory / "server.properties"
     properties = {**_properties(directory, port, controller), **extra}
     settings.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-    storage = [*java_command(), "kafka.tools.StorageTool"]
-    cluster = run([*storage, "random-uuid"]).decode().strip()
-    run([*storage, "format", "-t", cluster, "-c", settings, "--standalone"])
+    storage = [*java_command(*_SHORT_LIVED), "kafka.tools.StorageTool"]
+    run([*storage, "format", "-t", _CLUSTER, "-c", settings, "--standalone"])
     command = [*java_command(f"-Xms{heap}", f"-Xmx{heap}", "-XX:+UseG1GC", level="INFO"), "kafka.Kafka", str(settings)]
     log = directory / "server.log"
     with serving(
