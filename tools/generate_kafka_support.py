@@ -38,8 +38,8 @@ broker. Leave the timeout at its default of minutes, above the longest outage of
 
 Above `wal.pause_bytes` nothing more is read from connections that produce, until half of that is stored; other
 connections are served as ever. Above `wal.max_buffer_bytes` a batch is answered with 56, which clients try again with.
-A batch that is not stored in the time its producer gave (`request.timeout.ms`, `acks.timeout`) is answered with 7: it
-may still be stored, and sending it again under its producer id stores it once.
+A batch that is not stored in the time its producer gave (`request.timeout.ms`) is answered with 7: it may still be
+stored, and sending it again under its producer id stores it once.
 The limits of connections, requests and answers are the settings `kafka.*` of `drayd config show`.
 """
 

@@ -12,7 +12,7 @@ from dray.objects.opening import Effects, StoreOptions
 from dray.objects.retry import LOCAL, RetryingObjects
 from dray.servers.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from dray.testing import broker
-from tests.golden.asking import PRODUCE, Asker, batch
+from tests.golden.asking import PRODUCE, Asker, batch, schema
 
 FOREVER_MS = 600_000
 
@@ -43,10 +43,10 @@ def slow() -> Iterator[tuple[str, threading.Event]]:
             let_go.set()
 
 
-def request(name: str, records: dict[int, bytes], timeout_ms: int) -> ProduceRequest:
+def request(name: str, records: dict[int, bytes], timeout_ms: int, acks: int = -1) -> ProduceRequest:
     parts = [PartitionProduceData(index=number, records=one) for number, one in records.items()]
     return ProduceRequest(
-        acks=-1, timeout_ms=timeout_ms, topic_data=[TopicProduceData(name=name, partition_data=parts)]
+        acks=acks, timeout_ms=timeout_ms, topic_data=[TopicProduceData(name=name, partition_data=parts)]
     )
 
 
@@ -89,3 +89,15 @@ async def test_whoever_gives_no_time_waits_for_the_store(slow: tuple[str, thread
         assert not waiting.done()
         let_go.set()
         assert (await waiting).responses[0].partition_responses[0].error_code == 0
+
+
+async def test_whoever_wants_no_answer_is_not_cut_off_for_want_of_time(slow: tuple[str, threading.Event]) -> None:
+    """R-089: with acks=0 a late batch is no error."""
+    address, let_go = slow
+    async with Asker(address) as quiet, Asker(address) as other:
+        await other.create("orders")
+        quiet.send(schema(PRODUCE), 9, request("orders", {0: batch()}, 50, acks=0), 500)
+        told = await other.call(PRODUCE, 9, request("orders", {0: batch()}, 200))
+        assert told.responses[0].partition_responses[0].error_code == 7
+        let_go.set()
+        assert (await quiet.call(PRODUCE, 9, request("orders", {0: batch()}, FOREVER_MS))) is not None

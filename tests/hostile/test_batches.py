@@ -15,7 +15,7 @@ SEED = 20261116
 COUNT = 1_500
 WORKERS = 4
 HEADER = 61
-REFUSALS = {2, 10, 32, 45, 47, 48, 76, 87}
+REFUSALS = {10, 32, 45, 47, 48, 76, 87}
 """What a client is told about a batch; a code that it would try again with is none of them."""
 
 
@@ -51,7 +51,7 @@ async def test_batches_that_lie_behind_a_right_checksum_do_no_harm(drayd: Drayd)
     async with unharmed(drayd, "beside-lies"):
         await asyncio.gather(*(tell(lies[n::WORKERS]) for n in range(WORKERS)))
     assert codes <= REFUSALS | {0}, codes
-    assert len(codes) > 3
+    assert {0, 32, 87} <= codes
     async with Asker(drayd.bootstrap) as ask:
         offset, end = 0, (await ask.offset_at("lied-to", -1)).offset
         while offset < end:

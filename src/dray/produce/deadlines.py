@@ -67,7 +67,7 @@ class Deadlines:
         self._tick += 1
         tick, ms = self._tick, int(self._tick_s * 1000)
         taken, self._new = self._new, []
-        for answer, timeout_ms in taken:
+        for answer, timeout_ms in [entry for entry in taken if not entry[0].done()]:
             # It came at the last tick or later, so counting from this one is never too early (PR9).
             self._wait(answer, tick - timeout_ms // -ms)
         for answer, due in self._slow.pop(tick, ()):

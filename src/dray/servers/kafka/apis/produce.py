@@ -60,9 +60,10 @@ async def handle(request: ProduceRequest, context: Context) -> ProduceResponse |
         topics.append([await _prepare(found, partition, context) for partition in topic.partition_data])
     # What may overlap is done; from here on batches keep the order in which their requests arrived (KP8).
     await context.turn.wait()
+    timeout_ms = request.timeout_ms if request.acks else 0  # who wants no answer does not wait for one
     for works in topics:
         for work in works:
-            work.submit(context.services, request.timeout_ms)
+            work.submit(context.services, timeout_ms)
     context.turn.pass_on()
     responses = []
     for topic, works in zip(request.topic_data, topics, strict=True):
