@@ -109,7 +109,7 @@ class Asker(Client):
 
 def produce_request(name: str, batches: dict[int, bytes], acks: int = -1) -> ProduceRequest:
     data = [PartitionProduceData(index=number, records=records) for number, records in batches.items()]
-    return ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[TopicProduceData(name=name, partition_data=data)])
+    return ProduceRequest(acks=acks, timeout_ms=60_000, topic_data=[TopicProduceData(name=name, partition_data=data)])
 
 
 def fetch_request(

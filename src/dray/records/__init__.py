@@ -2,7 +2,7 @@
 
     one_batch, view_at, batches     look at batches in received bytes, without a copy
     inspect, check_records          validate a produced batch: on the loop, then off it if `is_compressed`
-    plain_request, check_found      the same for all batches of a plain Produce request, read in one call
+    plain_request                   all batches of a plain Produce request, read and scanned in one call
     validate                        both at once
     patched_parts                   a stored batch as it is sent: base offset and leader epoch written
     append_time_parts               a batch with the broker's time (LogAppendTime)
@@ -19,7 +19,7 @@ from dray.records.errors import InvalidBatch
 from dray.records.kernel import EXTENSION_LOADED, plain_request
 from dray.records.layout import HEADER_SIZE, MAX_TIMESTAMP, NO_TIMESTAMP, Codec
 from dray.records.read import Record, first_at_or_after, newest, records_of
-from dray.records.validate import BatchRules, Validated, check_found, check_records, inspect, validate
+from dray.records.validate import BatchRules, Validated, check_records, inspect, validate
 from dray.records.view import BatchView, append_time_parts, batches, one_batch, patched_parts, view_at
 
 __all__ = [
@@ -39,7 +39,6 @@ __all__ = [
     "append_time_parts",
     "batches",
     "build_batch",
-    "check_found",
     "check_records",
     "first_at_or_after",
     "inspect",

@@ -130,20 +130,11 @@ def check_records(batch: BatchView, rules: BatchRules, pool: ScratchPool, now_ms
         with pool.lend() as scratch:
             found = _scan(decompress(codec, batch.records, scratch), batch)
     least, greatest, first_null_key = found
-    check_found(least, greatest, first_null_key, rules, now_ms)
-    return Validated(batch, batch.record_count, least, greatest, codec)
-
-
-def check_found(least: int, greatest: int, first_null_key: int, rules: BatchRules, now_ms: int | None) -> None:
-    """Does the topic take what a scan found in the records?
-
-    Raises:
-        BadTimestamp, NullKey
-    """
     if not rules.append_time:
         _check_timestamps(least, greatest, rules, now_ms)
     if rules.needs_keys and first_null_key >= 0:
         raise NullKey("a compacted topic takes no record without a key", record=first_null_key)
+    return Validated(batch, batch.record_count, least, greatest, codec)
 
 
 def refusal(fault: int, position: int, record: int) -> InvalidBatch:

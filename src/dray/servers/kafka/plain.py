@@ -28,7 +28,7 @@ from dray.errors import DrayError
 from dray.machine.names import ProducerId
 from dray.produce.batches import NewBatch, Stored
 from dray.produce.flush import because, report
-from dray.records import InvalidBatch, check_found, plain_request
+from dray.records import MAX_TIMESTAMP, NO_TIMESTAMP, BatchRules, plain_request
 from dray.records.layout import CRC_FROM
 from dray.servers.kafka.codec import encode, put_uvarint
 from dray.servers.kafka.error_codes import ErrorCode
@@ -80,9 +80,7 @@ class Plain:
             data = frame[start:end]
             if rules.append_time or end - start > rules.max_bytes or crc32c(data[CRC_FROM:]) != crc:
                 return None
-            try:
-                check_found(least, greatest, null_key, rules, now_ms)
-            except InvalidBatch:
+            if not _takes(rules, least, greatest, null_key, now_ms):
                 return None
             places.append((name, partition))
             batches.append(
@@ -91,6 +89,16 @@ class Plain:
                 )
             )
         return Order(correlation_id, timeout_ms, places, batches, self._failure)
+
+
+def _takes(rules: BatchRules, least: int, greatest: int, first_null_key: int, now_ms: int) -> bool:
+    """Does the topic take what a scan found? If not, `handle` says why."""
+    if least < NO_TIMESTAMP or greatest > MAX_TIMESTAMP or (rules.needs_keys and first_null_key >= 0):
+        return False
+    if greatest == NO_TIMESTAMP:
+        return True
+    before, after = rules.before_max_ms, rules.after_max_ms
+    return (before is None or least >= now_ms - before) and (after is None or greatest <= now_ms + after)
 
 
 class Order:
@@ -202,8 +210,9 @@ class Order:
             return PartitionProduceResponse(index=partition, error_code=ErrorCode.REQUEST_TIMED_OUT, base_offset=-1)
         if isinstance(result, DrayError):
             return self._failure(partition, result)
-        base_offset, log_start_offset = result
-        return PartitionProduceResponse(index=partition, base_offset=base_offset, log_start_offset=log_start_offset)
+        return PartitionProduceResponse(
+            index=partition, base_offset=result.base_offset, log_start_offset=result.log_start_offset
+        )
 
 
 def _topic(name: str, partitions: list[bytes]) -> tuple[Buffer, ...]:
