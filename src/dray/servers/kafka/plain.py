@@ -51,6 +51,8 @@ _STORED: Final = struct.Struct(">ihqqq").pack
 _NO_ERRORS: Final = b"\x01\0\0"  # of records, no message, no tags
 _END: Final = b"\0\0\0\0\0"  # no throttling, no tags
 
+_NOT_YET: Final = "not stored in the time that was given: it may still be"
+
 Failure: TypeAlias = Callable[[int, DrayError], PartitionProduceResponse]
 """How an error of a partition is answered."""
 
@@ -207,7 +209,9 @@ class Order:
 
     def _partition(self, partition: int, result: Stored | DrayError | None) -> PartitionProduceResponse:
         if result is None:
-            return PartitionProduceResponse(index=partition, error_code=ErrorCode.REQUEST_TIMED_OUT, base_offset=-1)
+            return PartitionProduceResponse(
+                index=partition, error_code=ErrorCode.REQUEST_TIMED_OUT, base_offset=-1, error_message=_NOT_YET
+            )
         if isinstance(result, DrayError):
             return self._failure(partition, result)
         return PartitionProduceResponse(

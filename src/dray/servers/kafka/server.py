@@ -66,10 +66,10 @@ class Core:
         self.limits: Final = limits
         self.clock: Final = clock
         self.tasks: Final = tasks
+        self.orders: Final = Orders(clock, tasks)
         self.routes: Final = Routes(matrix)
         self.budget: Final = Budget(limits.process_inflight_bytes)
         self.relief: Final = Relief(pressure, tasks)
-        self.orders: Final = Orders(clock, tasks)
         self.idle_ns: Final = int(limits.idle_timeout.total_seconds() * 1e9)
         self.frame_ns: Final = int(limits.frame_timeout.total_seconds() * 1e9)
         self.write_ns: Final = int(limits.write_timeout.total_seconds() * 1e9)
