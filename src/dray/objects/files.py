@@ -54,7 +54,6 @@ _MADE_MAX: Final = 4096
 P = ParamSpec("P")
 T = TypeVar("T")
 _Entries = list[ObjectInfo | str]
-_Place = Callable[[Path, Sequence[Buffer]], bool]
 
 
 class FileObjects:
@@ -87,8 +86,7 @@ class FileObjects:
         await self._attempt(self._puts, self._sweep)
 
     async def put(self, path: str, parts: Sequence[Buffer]) -> None:
-        place = self._create if is_given_once(path) else self._place
-        if not await self._attempt(self._puts, self._put, place, self._root / check_name(path), parts):
+        if not await self._attempt(self._puts, self._put, self._root / check_name(path), parts):
             raise AlreadyExists("the name holds other bytes", name=path)
 
     async def get(self, path: str, start: int = 0, end: int | None = None) -> memoryview:
@@ -142,12 +140,13 @@ class FileObjects:
         for name in self._disk.list(self._temporary):
             self._disk.remove(self._temporary / name)
 
-    def _put(self, place: _Place, target: Path, parts: Sequence[Buffer]) -> bool:
+    def _put(self, target: Path, parts: Sequence[Buffer]) -> bool:
         """Whether the name now durably holds these bytes; else it durably holds others."""
         sync = self._sync_of(target.parent)
         if sync.failed:
             raise PutUnknown("an earlier sync of this directory failed: check the disk, then restart", path=target)
-        mine = place(target, parts)
+        once = is_given_once(target.relative_to(self._root).as_posix())
+        mine = self._create(target, parts) if once else self._place(target, parts)
         try:
             sync.run()  # O6: after the name was made, before the ack
         except DrayError as error:

@@ -19,7 +19,8 @@ import asyncio
 from typing import Final
 
 from dray.produce.errors import TimedOut
-from dray.produce.flush import Answer, fail
+from dray.produce.flush import fail
+from dray.produce.receiver import Receiver
 
 TICK_S: Final = 0.05
 _LOOK_AGAIN_TICKS: Final = 20
@@ -31,13 +32,13 @@ class Deadlines:
     def __init__(self, loop: asyncio.AbstractEventLoop, tick_s: float = TICK_S) -> None:
         self._loop = loop
         self._tick_s = tick_s
-        self._new: list[tuple[Answer, int]] = []
-        self._slow: dict[int, list[tuple[Answer, int]]] = {}
+        self._new: list[tuple[Receiver, int]] = []
+        self._slow: dict[int, list[tuple[Receiver, int]]] = {}
         """What was not answered at the first look, and when it is due; by the tick at which to look again."""
         self._tick = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def watch(self, answer: Answer, timeout_ms: int) -> None:
+    def watch(self, answer: Receiver, timeout_ms: int) -> None:
         """Give up this answer when its time has passed; a time of 0 or less never passes."""
         if timeout_ms > 0:
             self._new.append((answer, timeout_ms))
@@ -78,6 +79,6 @@ class Deadlines:
         if self._new or self._slow:
             self._timer = self._loop.call_later(self._tick_s, self._look)
 
-    def _wait(self, answer: Answer, due: int) -> None:
+    def _wait(self, answer: Receiver, due: int) -> None:
         if not answer.done():
             self._slow.setdefault(min(due, self._tick + _LOOK_AGAIN_TICKS), []).append((answer, due))

@@ -1,29 +1,19 @@
 """Some batches that share an object: their order, their rows, and what each is told."""
 
 import asyncio
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from dray.errors import DrayError
 from dray.machine.append import CLOSED, FENCED, GAP, UNKNOWN_STREAM, Append, batch_verdict, pack_rows
 from dray.produce import telemetry
-from dray.produce.batches import NewBatch, Stored
+from dray.produce.batches import NewBatch
 from dray.produce.errors import BadBatch, OutOfOrder, ProducerFenced, StreamGone
 from dray.produce.placing import Placed
+from dray.produce.receiver import Receiver
 from dray.telemetry import logger
 from dray.wal.codec import Batch
 
-
-class Answer(Protocol):
-    """Who is told what became of a batch: a future, or something cheaper. It must not call back into the lane."""
-
-    def done(self) -> bool: ...
-
-    def set_result(self, stored: Stored, /) -> None: ...
-
-    def set_exception(self, error: DrayError, /) -> None: ...
-
-
-Waiting: TypeAlias = tuple[NewBatch, Answer]
+Waiting: TypeAlias = tuple[NewBatch, Receiver]
 AnyError = TypeVar("AnyError", bound=DrayError)
 
 
@@ -113,7 +103,7 @@ def refusal(code: int, batch: NewBatch) -> DrayError:
             return BadBatch("the machine takes no such batch", stream=batch.stream, why=batch_verdict(code))
 
 
-def fail(answer: Answer, error: DrayError) -> None:
+def fail(answer: Receiver, error: DrayError) -> None:
     """Answer with an error. Whoever waits gets it; nobody has to."""
     if not answer.done():
         answer.set_exception(error)

@@ -32,10 +32,11 @@ from dray.machine.verdict import Refused, Verdict, Why
 from dray.produce import telemetry
 from dray.produce.batches import NewBatch, Stored
 from dray.produce.errors import NotStored, Overtaken, Stopping, StoredUnknown
-from dray.produce.flush import Answer, Flush, Waiting, append_of, because, fail, key_of, placed_of, refusal, report
+from dray.produce.flush import Flush, Waiting, append_of, because, fail, key_of, placed_of, refusal, report
 from dray.produce.pacing import Crowd, Pace
 from dray.produce.placing import Placer, Spawn
 from dray.produce.pressure import BATCH_OVERHEAD, IndexBudget, Pressure
+from dray.produce.receiver import Receiver
 from dray.produce.settings import FlushPolicy
 from dray.replica.replica import Replica
 from dray.telemetry import logger
@@ -85,7 +86,7 @@ class Lane:
 
     # -- taking ------------------------------------------------------------
 
-    def add(self, batch: NewBatch, answer: Answer, size: int) -> None:
+    def add(self, batch: NewBatch, answer: Receiver, size: int) -> None:
         """Let a batch wait for its flush. What comes in the same turn of the loop shares one."""
         if not self._queue:
             self._since_ns = self._clock.boot_ns()

@@ -20,10 +20,10 @@ from dray.produce import telemetry
 from dray.produce.batches import NewBatch, Stored
 from dray.produce.deadlines import Deadlines
 from dray.produce.errors import Busy, NotStored, Stopping
-from dray.produce.flush import Answer
 from dray.produce.lane import Lane
 from dray.produce.placing import NoCache, Placer, WrittenObjects
 from dray.produce.pressure import BATCH_OVERHEAD, IndexBudget, Pressure
+from dray.produce.receiver import Receiver
 from dray.produce.settings import FlushPolicy
 from dray.replica.domains import Domains
 from dray.tasks.watch import Watch
@@ -80,7 +80,7 @@ class ProduceService:
         self.submit_to(batch, answer)
         return answer
 
-    def submit_to(self, batch: NewBatch, answer: Answer) -> None:
+    def submit_to(self, batch: NewBatch, answer: Receiver) -> None:
         """As `submit`, with an answer of the caller's in place of the future."""
         if self._stopped or self._index.exhausted:
             raise self._refusal()

@@ -2,7 +2,7 @@
 
     one_batch, view_at, batches     look at batches in received bytes, without a copy
     inspect, check_records          validate a produced batch: on the loop, then off it if `is_compressed`
-    plain_request, takes      the same for all batches of a plain Produce request, read in one call
+    plain_request, takes            all batches of a plain Produce request, read and scanned in one call
     validate                        both at once
     patched_parts                   a stored batch as it is sent: base offset and leader epoch written
     append_time_parts               a batch with the broker's time (LogAppendTime)

@@ -31,7 +31,6 @@ from dray.produce.flush import because, report
 from dray.records import plain_request, takes
 from dray.records.layout import CRC_FROM
 from dray.servers.kafka.codec import encode, put_uvarint
-from dray.servers.kafka.error_codes import ErrorCode
 from dray.servers.kafka.handler import Services
 from dray.servers.kafka.messages.produce import (
     SCHEMA,
@@ -50,6 +49,7 @@ _HEAD: Final = struct.Struct(">iib")
 _STORED: Final = struct.Struct(">ihqqq").pack
 _NO_ERRORS: Final = b"\x01\0\0"  # of records, no message, no tags
 _END: Final = b"\0\0\0\0\0"  # no throttling, no tags
+
 
 Failure: TypeAlias = Callable[[int, DrayError], PartitionProduceResponse]
 """How an error of a partition is answered."""
@@ -104,8 +104,8 @@ class Order:
         "_orders",
         "_places",
         "_results",
+        "_timeout_ms",
         "over",
-        "timeout_ms",
     )
 
     def __init__(
@@ -116,8 +116,8 @@ class Order:
         batches: list[NewBatch],
         failure: Failure,
     ) -> None:
-        self.timeout_ms: Final = timeout_ms
         self.over = False
+        self._timeout_ms = timeout_ms
         self._correlation_id = correlation_id
         self._places = places
         self._batches = batches
@@ -129,18 +129,15 @@ class Order:
     def partitions(self) -> int:
         return len(self._places)
 
-    @property
-    def begun_ns(self) -> int:
-        return self._exchange.begun_ns
-
     def begin(self, connection: "Connection", exchange: "Exchange", services: Services, orders: "Orders") -> None:
         """Give the batches to their lanes, in order; the connection is told when the answer is there."""
         self._connection, self._exchange, self._orders = connection, exchange, orders
-        orders.add(self)
         batches, self._batches = self._batches, []
         for at, batch in enumerate(batches):
+            place = _Place(self, at)
             try:
-                services.produce.submit_to(batch, _Place(self, at))
+                services.produce.submit_to(batch, place)
+                services.produce.deadlines.watch(place, self._timeout_ms)
             except DrayError as error:
                 self.tell(at, error)
             except Exception as error:  # a mistake of ours; the request is answered all the same (KP15)
@@ -155,16 +152,14 @@ class Order:
             self._orders.finish_soon(self)  # PL2
 
     def finish(self) -> None:
-        """Answer. A partition of which nothing is known is out of time, and may be stored all the same (E1)."""
+        """Answer."""
         if not self.over:
-            self.cancel()
+            self.over = True
             self._connection.answer_plain(self._exchange, self._answer)
 
     def cancel(self) -> None:
         """Forget the answer; the batches go on."""
-        if not self.over:
-            self.over = True
-            self._orders.remove(self)
+        self.over = True
 
     def _answer(self) -> list[Buffer]:
         body = self._body()
@@ -196,8 +191,7 @@ class Order:
         return ProduceResponse(responses=topics)
 
     def _partition(self, partition: int, result: Stored | DrayError | None) -> PartitionProduceResponse:
-        if result is None:
-            return PartitionProduceResponse(index=partition, error_code=ErrorCode.REQUEST_TIMED_OUT, base_offset=-1)
+        assert result is not None, "an order is finished when all is told"
         if isinstance(result, DrayError):
             return self._failure(partition, result)
         return PartitionProduceResponse(

@@ -81,11 +81,11 @@ class Core:
         self.known: Final = limits.known
         self.clock: Final = clock
         self.tasks: Final = tasks
+        self.orders: Final = Orders()
         self.routes: Final = Routes(matrix)
         self.budget: Final = Budget(limits.process_inflight_bytes)
         self.relief: Final = Relief(pressure, tasks)
         self.line: Final = Line(limits.unsent_bytes)
-        self.orders: Final = Orders(clock, tasks)
         self.idle_ns: Final = int(limits.idle_timeout.total_seconds() * 1e9)
         self.first_ns: Final = int(limits.first_request_timeout.total_seconds() * 1e9)
         self.frame_ns: Final = int(limits.frame_timeout.total_seconds() * 1e9)
@@ -269,7 +269,6 @@ class KafkaServer:
             connection.abort("stop deadline")
         await core.empty.wait()
         core.relief.close()
-        core.orders.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
         core.report()
