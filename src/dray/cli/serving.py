@@ -21,6 +21,7 @@ from dray.disk import DirectoryInUse
 from dray.errors import DrayError, Kind
 from dray.memory import MIB, collect_less, keep_freed_buffers
 from dray.node.broker import run_broker
+from dray.node.descriptors import raise_limit
 from dray.telemetry import configure_logging
 
 IN_USE: Final = 3
@@ -35,6 +36,7 @@ def serve(config: Config) -> None:
     logging = config.get(LoggingSettings)
     configure_logging(logging.level, form=logging.format)
     keep_freed_buffers(KEPT_BYTES, heaps=1)
+    raise_limit()
     try:
         failure = _run(config)
     except DrayError as error:

@@ -29,12 +29,13 @@ from dray.machine.brokers import Listener as ListenerRecord
 from dray.node import telemetry
 from dray.node.addresses import HostPort, advertised
 from dray.node.birth import check_birth, remember_birth
+from dray.node.descriptors import open_limit, share
 from dray.node.directory import DataDirectory, Identity, new_identity
 from dray.node.joining import WrongStore, check_not_joined, join_metadata, joined_directory, owner_of
 from dray.node.listening import Taken, refusal, take
 from dray.node.metadata import Effects, Metadata, MetadataOptions, serve_in_memory, serve_metadata
 from dray.node.overview import BrokerView
-from dray.node.pools import Pools
+from dray.node.pools import UNPACK_THREADS, Pools
 from dray.node.settings import BrokerSettings, TopicSettings
 from dray.node.space import DiskWatch, Places
 from dray.objects.cluster import bind, bound_to
@@ -62,6 +63,7 @@ from dray.servers.kafka.described import Descriptions
 from dray.servers.kafka.handler import Services
 from dray.servers.kafka.server import KafkaServer, Listener
 from dray.servers.kafka.settings import KafkaSettings
+from dray.servers.kafka.unpack import Unpacking
 from dray.telemetry import logger
 from dray.topics.service import TopicService
 
@@ -325,7 +327,7 @@ async def _start_services(stack: AsyncExitStack, config: Config, state: _State) 
             domains=domains, topics=topics, budget_bytes=int(config.get(WalSettings).index_budget) // OFFSETS_SHARE
         ),
         clock=clock,
-        offload=unpacking,
+        unpacking=Unpacking(unpacking, UNPACK_THREADS),
         scratch=ScratchPool(),
         auto_create=own.auto_create,
         default_partitions=own.partitions,
@@ -335,17 +337,23 @@ async def _start_services(stack: AsyncExitStack, config: Config, state: _State) 
 async def _start_kafka(
     stack: AsyncExitStack, config: Config, services: Services, state: _State, taken: Taken
 ) -> KafkaServer:
+    settings = config.get(KafkaSettings)
+    given = share(settings.limits(), open_limit())
+    if given.limits.max_connections < settings.max_connections:
+        logger().info(telemetry.FEW_DESCRIPTORS, open_files=open_limit(), connections=given.limits.max_connections)
     server = await stack.enter_async_context(
         KafkaServer(
             services=services,
             clock=state.effects.clock,
-            limits=config.get(KafkaSettings).limits(),
+            limits=given.limits,
             pressure=services.produce.pressure,
             watch=state.metadata.watch,
         )
     )
     at = taken.address
-    await server.listen(Listener(name=LISTENER, host=at.host, port=at.port, sockets=taken.sockets))
+    await server.listen(
+        Listener(name=LISTENER, host=at.host, port=at.port, sockets=taken.sockets, backlog=given.backlog)
+    )
     return server
 
 

@@ -16,6 +16,10 @@ ADVERTISED: Final = telemetry.event(
 HANGS: Final = telemetry.event(
     "node.calls_hang", "disk or store calls have not come back; the process ends without them"
 )
+FEW_DESCRIPTORS: Final = telemetry.event(
+    "node.few_descriptors",
+    "so few files may be open that fewer connections are taken than kafka.max_connections: raise ulimit -n",
+)
 NO_DATE: Final = telemetry.event(
     "node.no_store_date", "the store did not tell its time; machine time may lag after a stop"
 )

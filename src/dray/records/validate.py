@@ -20,7 +20,7 @@ from crc32c import crc32c
 
 from dray.buffers import Buffer
 from dray.records import blame, kernel
-from dray.records.codecs import ScratchPool, decompress
+from dray.records.codecs import ScratchPool, decompress, sane_size
 from dray.records.columns import Fault
 from dray.records.errors import (
     BadBaseOffset,
@@ -132,8 +132,9 @@ def check_records(batch: BatchView, rules: BatchRules, pool: ScratchPool, now_ms
     else:
         if codec is Codec.LZ4:
             check_frame(batch.records)
+        most_bytes = sane_size(batch.records) if rules.zero_base_offset else None
         with pool.lend() as scratch:
-            records = decompress(codec, batch.records, scratch)
+            records = decompress(codec, batch.records, scratch, most_bytes)
             if codec is Codec.GZIP:
                 check_member(batch.records, len(records))
             least, greatest = _judge(records, batch, rules, now_ms)

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 ELEMENT_BYTES: Final = 256
 """What an array element of a request is charged, besides its bytes in the frame."""
+_TURN_BYTES: Final = 10_000 * ELEMENT_BYTES
+"""Elements that are decoded before others have the loop, as they are charged."""
 _KEY_AND_VERSION: Final = struct.Struct(">hh")
 _LENGTH: Final = struct.Struct(">i")
 _NO_HEADER: Final = RequestHeader()
@@ -201,15 +203,22 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take_frames(self) -> None:
         may_take = self._may_take()
+        held = self._held_bytes
         try:
             while may_take:
                 frame = self._buffer.next_frame()
                 self._drained = frame is None
                 if frame is None:
-                    may_take = self._may_take()  # how large its frame is may be known only now
+                    if self._buffer.need:  # how large its frame is may be known only now
+                        may_take = self._may_take()
                     break
                 self._taken += 1
+                held += len(frame)
                 self._take(frame)
+                if self._held_bytes - held > _TURN_BYTES and self._ending is None:
+                    asyncio.get_running_loop().call_soon(self.go_on)  # many elements were decoded: others first
+                    may_take = False
+                    break
                 may_take = self._may_take()
         except FrameTooLarge as error:
             self.end(error.reason, error)

@@ -59,6 +59,8 @@ class Listener:
     tls: ssl.SSLContext | None = None
     sockets: tuple[socket.socket, ...] = ()
     """Bound already, if not empty."""
+    backlog: int = BACKLOG
+    """Connections that wait to be accepted, and so the most that are accepted at once."""
 
 
 class Core:
@@ -248,10 +250,12 @@ class KafkaServer:
 
         if listener.sockets:
             return [
-                await loop.create_server(connect, sock=bound, ssl=listener.tls, backlog=BACKLOG)
+                await loop.create_server(connect, sock=bound, ssl=listener.tls, backlog=listener.backlog)
                 for bound in listener.sockets
             ]
-        return [await loop.create_server(connect, listener.host, listener.port, ssl=listener.tls, backlog=BACKLOG)]
+        return [
+            await loop.create_server(connect, listener.host, listener.port, ssl=listener.tls, backlog=listener.backlog)
+        ]
 
     async def stop(self) -> None:
         """Accept no more, answer what was taken, close; cut what is not done by the deadline."""

@@ -3,15 +3,18 @@
 Left out: nothing. Objects go later, by garbage collection.
 """
 
+import asyncio
 from collections import Counter
 from typing import Final
 
 from dray.errors import DrayError
 from dray.machine.names import TopicId
 from dray.machine.topics import Topic
+from dray.pace import Pace
+from dray.replica.freshness import Freshness
 from dray.servers.kafka.codec import ZERO_UUID
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
-from dray.servers.kafka.handler import Context, Endpoint, Services
+from dray.servers.kafka.handler import Context, Endpoint, Services, check_count
 from dray.servers.kafka.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -23,8 +26,11 @@ from dray.topics.errors import UnknownTopic
 
 async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
     """Whatever is named twice, be it once by name and once by id, is not deleted and answered once, as by Kafka."""
-    asked = list({(one.name, one.topic_id): one for one in _asked(request)}.values())
-    counts = Counter((one.name, one.topic_id) for one in _asked(request))
+    named = _asked(request)
+    check_count(len(named))
+    fresh, pace = Freshness(), Pace()
+    asked = list({(one.name, one.topic_id): one for one in named}.values())
+    counts = Counter((one.name, one.topic_id) for one in named)
     found: list[Topic | DeletableTopicResult] = []
     for one in asked:
         if counts[one.name, one.topic_id] > 1:
@@ -32,7 +38,9 @@ async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopics
         elif (one.name is None) == (one.topic_id == ZERO_UUID):
             found.append(_result(one, ErrorCode.INVALID_REQUEST, "name a topic either by name or by id"))
         else:
-            found.append(await _find(one, context.services))
+            found.append(await _find(one, context.services, fresh))
+        if pace.is_due():
+            await asyncio.sleep(0)
     times = Counter(topic.id for topic in found if isinstance(topic, Topic))
     answers: dict[TopicId, DeletableTopicResult] = {}
     results = []
@@ -42,6 +50,8 @@ async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopics
         elif topic.id not in answers:
             answers[topic.id] = await _delete(topic, context.services, twice=times[topic.id] > 1)
             results.append(answers[topic.id])
+        if pace.is_due():
+            await asyncio.sleep(0)
     return DeleteTopicsResponse(responses=results)
 
 
@@ -49,12 +59,12 @@ def _asked(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
     return [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
 
 
-async def _find(one: DeleteTopicState, services: Services) -> Topic | DeletableTopicResult:
+async def _find(one: DeleteTopicState, services: Services, fresh: Freshness) -> Topic | DeletableTopicResult:
     by_id = one.topic_id != ZERO_UUID
     try:
         if one.name is not None:
-            return await services.topics.find(one.name)
-        return await services.topics.find_id(TopicId(one.topic_id))
+            return await services.topics.find(one.name, fresh)
+        return await services.topics.find_id(TopicId(one.topic_id), fresh)
     except UnknownTopic as error:
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return _result(one, code, str(error))
