@@ -7,7 +7,7 @@ from dray.testing import broker
 
 
 def test_a_client_is_told_at_once_that_its_new_offset_is_not_kept(tmp_path) -> None:
-    """RT20: it is an error of the commit, and not one that a client retries for ever; known groups go on."""
+    """RT21: it is an error of the commit, and not one that a client retries for ever; known groups go on."""
     with broker(tmp_path, wal__index_budget="40KB") as running:
         bootstrap = {"bootstrap.servers": running.bootstrap}
         admin = AdminClient(bootstrap)

@@ -250,7 +250,7 @@ def test_groups_spread_over_the_data_domains_and_stay_where_they_are():
 
 
 async def test_offsets_of_made_up_groups_stop_at_a_budget_and_known_ones_move_on(cluster):
-    """RT20: whoever has an offset goes on; there is room again when others are forgotten."""
+    """RT21: whoever has an offset goes on; there is room again when others are forgotten."""
     async with cluster.broker() as one:
         await one.topic(partitions=4)
         service = OffsetService(domains=one.domains, topics=one.topics, budget_bytes=20_000)

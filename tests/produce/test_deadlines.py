@@ -37,6 +37,8 @@ def on_simulated_time(story) -> None:
 
 
 def test_an_answer_is_given_up_when_it_is_due_and_not_before() -> None:
+    """PR9"""
+
     async def story() -> None:
         producers = Producers()
         for timeout_ms in (1, 49, 50, 51, 1_000, 1_001, 30_000):

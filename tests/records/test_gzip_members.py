@@ -41,6 +41,7 @@ def batch_with(packed: bytes) -> bytes:
     ids=["two", "empty first", "empty last", "empty around it", "empty with a long name first"],
 )
 def test_gzip_of_several_members_is_not_stored(packed: bytes) -> None:
+    """B8"""
     assert bytes(expand(Codec.GZIP, packed, len(BODY))) == BODY  # what was stored before is read
     with pytest.raises(BadCompression, match="one member"):
         validate(batch_with(packed), BatchRules(), POOL)
