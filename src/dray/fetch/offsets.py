@@ -26,6 +26,7 @@ from dray.machine.names import StreamId
 from dray.machine.streams import Stream
 from dray.offload import Offload
 from dray.records import BatchView, InvalidBatch, first_at_or_after, newest, one_batch, records_of
+from dray.replica.freshness import Freshness
 from dray.telemetry import logger
 
 
@@ -52,24 +53,24 @@ class OffsetService:
         self._planner = fetch.planner
         self._offload = offload
 
-    async def latest(self, stream: StreamId) -> int:
+    async def latest(self, stream: StreamId, fresh: Freshness | None = None) -> int:
         """Where the next record will be."""
-        return (await self._fresh(stream)).end
+        return (await self._fresh(stream, fresh or Freshness())).end
 
-    async def earliest(self, stream: StreamId) -> int:
+    async def earliest(self, stream: StreamId, fresh: Freshness | None = None) -> int:
         """The log start."""
-        return (await self._fresh(stream)).start
+        return (await self._fresh(stream, fresh or Freshness())).start
 
-    async def at_time(self, stream: StreamId, timestamp_ms: int) -> Found | None:
+    async def at_time(self, stream: StreamId, timestamp_ms: int, fresh: Freshness | None = None) -> Found | None:
         """The first record that is not older than a time (F13)."""
-        return await self._twice(lambda: self._at_time(stream, timestamp_ms))
+        return await self._twice(lambda known: self._at_time(stream, timestamp_ms, known), fresh)
 
-    async def newest(self, stream: StreamId) -> Found | None:
+    async def newest(self, stream: StreamId, fresh: Freshness | None = None) -> Found | None:
         """The first record with the greatest timestamp; None if there is none, or none has a timestamp."""
-        return await self._twice(lambda: self._newest(stream))
+        return await self._twice(lambda known: self._newest(stream, known), fresh)
 
-    async def _at_time(self, stream: StreamId, timestamp_ms: int) -> Found | None:
-        found = await self._fresh(stream)
+    async def _at_time(self, stream: StreamId, timestamp_ms: int, fresh: Freshness) -> Found | None:
+        found = await self._fresh(stream, fresh)
         index, start = found.index, found.start
         first = index.find(start)
         number = None if first is None else index.find_time(timestamp_ms, first)
@@ -85,8 +86,8 @@ class OffsetService:
                 return answer
         return None
 
-    async def _newest(self, stream: StreamId) -> Found | None:
-        found = await self._fresh(stream)
+    async def _newest(self, stream: StreamId, fresh: Freshness) -> Found | None:
+        found = await self._fresh(stream, fresh)
         index, start = found.index, found.start
         first = index.find(start)
         if first is None:
@@ -103,10 +104,10 @@ class OffsetService:
             best = await self._ask(*whole, _greatest(whole[0], start))
         return None if best is None or best.timestamp_ms < 0 else best
 
-    async def _fresh(self, stream: StreamId) -> Stream:
-        """The stream as it is after a sync (F12)."""
+    async def _fresh(self, stream: StreamId, fresh: Freshness) -> Stream:
+        """The stream as it is after a sync, which all questions of one request share (F12)."""
         replica = self._planner.replica_of(stream)
-        await replica.sync()
+        await fresh.of(replica)
         self._fetch.check_serving(replica)
         return self._planner.open_stream(stream)
 
@@ -124,14 +125,16 @@ class OffsetService:
             raise DamagedObject("a stored batch cannot be read", name=run.place.path, offset=row.start) from error
         return None if found is None else Found(offset=found[0], timestamp_ms=found[1])
 
-    async def _twice(self, attempt: Callable[[], Awaitable[Found | None]]) -> Found | None:
-        """A batch that cannot be read is looked up again after a sync, once (F11)."""
+    async def _twice(
+        self, attempt: Callable[[Freshness], Awaitable[Found | None]], fresh: Freshness | None
+    ) -> Found | None:
+        """A batch that cannot be read is looked up again after another sync, once (F11)."""
         try:
-            return await attempt()
+            return await attempt(fresh or Freshness())
         except DamagedObject:
             pass
         try:
-            return await attempt()
+            return await attempt(Freshness())
         except DamagedObject as error:
             logger().error(telemetry.DAMAGED, error=str(error), **error.facts)
             raise

@@ -1,7 +1,8 @@
 """Which batches answer a fetch, told by the offset index alone.
 
-A plan is made in one go, from one state of the machine: nothing is awaited
-and nothing is read, because the index knows every length. Batches are cut out
+What a plan says of a stream comes from one state of the machine: nothing is
+awaited and nothing is read, because the index knows every length. A plan of
+many streams is made in slices, so that others have the loop between them. Batches are cut out
 by their rows, never by scanning an object: an object may hold batches that
 were refused, and no row names those.
 
@@ -11,6 +12,7 @@ Invariants
         first batch of a response may be larger than any of them.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
@@ -22,6 +24,7 @@ from dray.machine.machine import Machine
 from dray.machine.names import ObjectId, StreamId, domain_of
 from dray.machine.streams import Stream
 from dray.objects.paths import WalName
+from dray.pace import Pace
 from dray.replica.domains import Domains
 from dray.replica.replica import Replica
 
@@ -113,11 +116,13 @@ class Planner:
             raise StreamGone("no such stream: its topic was deleted, or never made", stream=stream)
         return found
 
-    def look(self, requests: Sequence[PartitionRead], max_bytes: int, *, oversize: bool = True) -> list[Look]:
+    async def look(self, requests: Sequence[PartitionRead], max_bytes: int, *, oversize: bool = True) -> list[Look]:
         """The plan of a response, in the order of the requests (F3); not even one batch too large unless `oversize`."""
         looks: list[Look] = []
-        left, batches, first = max_bytes, MAX_BATCHES, oversize
+        left, batches, first, pace = max_bytes, MAX_BATCHES, oversize, Pace()
         for request in requests:
+            if pace.is_due():
+                await asyncio.sleep(0)
             look = self.look_at(
                 request.stream, request.offset, min(request.max_bytes, left), batches, oversize=first
             )  # fmt: skip

@@ -31,6 +31,7 @@ from dray.fetch.plan import Place, Run
 from dray.fetch.settings import FetchSettings
 from dray.machine.index import LENGTH_BYTES
 from dray.objects.port import NoSuchObject, Objects
+from dray.pace import Pace
 from dray.records import InvalidBatch, one_batch
 
 WHOLE_SHARE: Final = 16
@@ -77,14 +78,23 @@ class ObjectReader:
 
     async def read(self, runs: Sequence[Run]) -> list[RunRead]:
         """The batches of each run; what fails, fails for its run alone."""
-        wanted = [_Wanted(run, self._in_memory(run), []) for run in runs]
+        wanted, pace = [], Pace()
+        for run in runs:
+            wanted.append(_Wanted(run, self._in_memory(run), []))
+            if pace.is_due(1 + len(run.rows)):
+                await asyncio.sleep(0)
         missing = [want for want in wanted if None in want.pieces]
         telemetry.HITS.inc(len(wanted) - len(missing))
         if missing:
             telemetry.MISSES.inc(len(missing))
             self._start(missing)
             await asyncio.wait({flight.task for want in missing for flight in want.flights})
-        return [_cut(want) for want in wanted]
+        reads = []
+        for want in wanted:
+            reads.append(_cut(want))
+            if pace.is_due(1 + len(want.run.rows)):
+                await asyncio.sleep(0)
+        return reads
 
     def read_ahead(self, runs: Sequence[Run]) -> None:
         """Begin to read what is not in memory; nobody waits for it, and it may be left undone (F7)."""

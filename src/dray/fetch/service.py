@@ -37,6 +37,7 @@ from dray.fetch.reader import ObjectReader, RunRead
 from dray.fetch.settings import FetchSettings
 from dray.machine.names import StreamId
 from dray.objects.port import Objects
+from dray.pace import Pace
 from dray.records.layout import LENGTH_FROM, PREFIX
 from dray.replica.domains import Domains
 from dray.replica.replica import Replica
@@ -150,7 +151,7 @@ class FetchService:
     async def _look(self, question: "_Question") -> list[Look]:
         """The plan; before it says "nothing" or "no" of a stream, its domain is synced (F8)."""
         while True:
-            looks = self.planner.look(question.requests, question.max_bytes, oversize=question.oversize)
+            looks = await self.planner.look(question.requests, question.max_bytes, oversize=question.oversize)
             stale = question.unsure(looks)
             if not stale:
                 return self._checked(question, looks)
@@ -182,8 +183,10 @@ class FetchService:
     async def _answer(self, question: "_Question", looks: Sequence[Look]) -> list[PartitionData]:
         runs = [run for look in looks if isinstance(look, Rows) for run in look.runs]
         reads = iter(await self.reader.read(runs))
-        answers = []
+        answers, pace = [], Pace()
         for request, look in zip(question.requests, looks, strict=True):
+            if pace.is_due():
+                await asyncio.sleep(0)
             if isinstance(look, Rows):
                 taken = [next(reads) for _ in look.runs]
                 answer = await self._records(request, look, taken)

@@ -15,6 +15,7 @@ Invariants
     RT13  No command carries more rows or bytes than an entry takes.
 """
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -28,7 +29,9 @@ from dray.machine.names import TopicId
 from dray.machine.offsets import MAX_METADATA
 from dray.machine.topics import Topic
 from dray.machine.verdicts import OffsetCode, OffsetsCommitted
+from dray.pace import Pace
 from dray.replica.domains import Domains
+from dray.replica.freshness import Freshness
 from dray.replica.replica import Replica
 from dray.topics.service import TopicService
 
@@ -117,7 +120,10 @@ class OffsetService:
             await self._domains.catalog.sync()  # TS1: unknown is not said from memory
         codes: Codes = {}
         rows: Part = []
+        pace = Pace()
         for partition, wanted in offsets.items():
+            if pace.is_due():
+                await asyncio.sleep(0)
             judged = self._judge(partition, wanted)
             if isinstance(judged, CommitCode):
                 codes[partition] = judged
@@ -128,25 +134,31 @@ class OffsetService:
             codes |= await self._commit_part(replica, group, part, retention_ms)
         return {partition: codes[partition] for partition in offsets}
 
-    async def fetch(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, FetchedOffset]:
+    async def fetch(
+        self, group: str, partitions: Sequence[Partition], fresh: Freshness | None = None
+    ) -> dict[Partition, FetchedOffset]:
         """The committed offsets of these partitions (RT11)."""
         check_group(group)
         replica = self._replica(group)
-        await self._sync(replica)
-        found = {}
+        await self._sync(replica, fresh)
+        found, pace = {}, Pace()
         for partition in partitions:
+            if pace.is_due():
+                await asyncio.sleep(0)
             topic = self._topic_of(partition)
             found[partition] = NOTHING if topic is None else _told(replica, group, topic.id, partition.number)
         return found
 
-    async def fetch_all(self, group: str) -> dict[Partition, FetchedOffset]:
+    async def fetch_all(self, group: str, fresh: Freshness | None = None) -> dict[Partition, FetchedOffset]:
         """All committed offsets of a group, of topics that exist, by topic and partition (RT11)."""
         check_group(group)
         replica = self._replica(group)
-        await self._sync(replica)
+        await self._sync(replica, fresh)
         names = {topic.id: topic for topic in self._topics.visible()}
-        found = {}
-        for topic_id, number, _ in replica.machine.offsets.of_group(group):
+        found, pace = {}, Pace()
+        for topic_id, number, _ in list(replica.machine.offsets.of_group(group)):
+            if pace.is_due():
+                await asyncio.sleep(0)
             topic = names.get(topic_id)
             if topic is not None and number < topic.visible:
                 found[Partition(topic=topic.name, number=number)] = _told(replica, group, topic_id, number)
@@ -163,11 +175,11 @@ class OffsetService:
     def _replica(self, group: str) -> Replica:
         return self._domains[domain_of_group(group, self._domains.catalog.machine.domains)]
 
-    async def _sync(self, replica: Replica) -> None:
+    async def _sync(self, replica: Replica, fresh: Freshness | None = None) -> None:
         """The group's domain first: a topic is older than any offset in it."""
-        await replica.sync()  # RT11
-        if replica is not self._domains.catalog:
-            await self._domains.catalog.sync()
+        known = fresh or Freshness()
+        await known.of(replica)  # RT11
+        await known.of(self._domains.catalog)
 
     def _topic_of(self, partition: Partition) -> Topic | None:
         """The topic of a partition that exists, as far as this replica knows."""

@@ -34,6 +34,7 @@ from dray.machine.names import StreamId, TopicId, domain_of
 from dray.machine.topics import Topic, TopicState
 from dray.machine.verdicts import Refused, StreamClosed, TopicAltered, TopicCreated, TopicDeleted, Verdict, Why
 from dray.replica.domains import Domains
+from dray.replica.freshness import Freshness
 from dray.telemetry import logger
 from dray.topics import configs as topic_configs
 from dray.topics import telemetry
@@ -88,21 +89,21 @@ class TopicService:
         topic = self._catalog.machine.topics.find(topic_id)
         return topic if topic is not None and topic.state is TopicState.READY else None
 
-    async def find(self, name: str) -> Topic:
-        """The topic of a name; `UnknownTopic` only after a sync (TS1)."""
+    async def find(self, name: str, fresh: Freshness | None = None) -> Topic:
+        """The topic of a name; `UnknownTopic` only after a sync, which a request may share (TS1)."""
         topic = self.peek(name)
         if topic is None:
-            await self._catalog.sync()
+            await (fresh or Freshness()).of(self._catalog)
             topic = self.peek(name)
         if topic is None:
             raise UnknownTopic("no such topic", topic=name)
         return topic
 
-    async def find_id(self, topic_id: TopicId) -> Topic:
-        """The topic of an id; `UnknownTopic` only after a sync (TS1)."""
+    async def find_id(self, topic_id: TopicId, fresh: Freshness | None = None) -> Topic:
+        """The topic of an id; `UnknownTopic` only after a sync, which a request may share (TS1)."""
         topic = self.peek_id(topic_id)
         if topic is None:
-            await self._catalog.sync()
+            await (fresh or Freshness()).of(self._catalog)
             topic = self.peek_id(topic_id)
         if topic is None:
             raise UnknownTopic("no topic has this id", topic_id=topic_id.hex())

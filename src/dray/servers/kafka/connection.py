@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 ELEMENT_BYTES: Final = 256
 """What an array element of a request is charged, besides its bytes in the frame."""
+_TURN_BYTES: Final = 10_000 * ELEMENT_BYTES
+"""Elements that are decoded before others have the loop, as they are charged."""
 _KEY_AND_VERSION: Final = struct.Struct(">hh")
 _LENGTH: Final = struct.Struct(">i")
 
@@ -195,6 +197,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take_frames(self) -> None:
         may_take = self._may_take()
+        held = self._held_bytes
         try:
             while may_take:
                 frame = self._buffer.next_frame()
@@ -203,7 +206,12 @@ class Connection(asyncio.BufferedProtocol):
                     may_take = self._may_take()  # how large its frame is may be known only now
                     break
                 self._taken += 1
+                held += len(frame)
                 self._take(frame)
+                if self._held_bytes - held > _TURN_BYTES and self._ending is None:
+                    asyncio.get_running_loop().call_soon(self.go_on)  # many elements were decoded: others first
+                    may_take = False
+                    break
                 may_take = self._may_take()
         except FrameTooLarge as error:
             self.end("frame too large", error)

@@ -12,6 +12,8 @@ Invariants
     KP7  Handlers of one connection start in the order in which its requests
          arrived; requests run at the same time only if their API overlaps
          and only with requests of the same API.
+    KP20  A request that names more than PARTITIONS things is refused with 42
+          where its answer has a place for it, before any work.
     KP8  `Turn.wait` returns in the order of arrival, whatever was awaited
          before it.
 """
@@ -24,6 +26,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol
 import msgspec
 
 from dray.clock import Clock
+from dray.errors import Invalid
 from dray.fetch.line import Account
 from dray.fetch.offsets import OffsetService as LogOffsets
 from dray.fetch.service import FetchService
@@ -124,6 +127,20 @@ class Turn:
             if after._waiter is not None and not after._waiter.done():
                 after._waiter.set_result(None)
         return after
+
+
+PARTITIONS: Final = 10_000
+"""What one request may name: partitions, topics, groups or keys. Kafka draws this line for new partitions."""
+
+
+class TooMany(Invalid):
+    """More than one request may name: split it."""
+
+
+def check_count(count: int) -> None:
+    """Raise unless one request may name so many things (KP20)."""
+    if count > PARTITIONS:
+        raise TooMany("the request names too many partitions: split it", count=count, limit=PARTITIONS)
 
 
 ALONE: Final = Turn()

@@ -7,6 +7,11 @@ from dray.telemetry import SECONDS, counter, event, gauge, histogram
 REQUESTS: Final = counter(
     "dray_kafka_requests_total", "Requests answered, by API and top-level error code.", ("api", "error")
 )
+PARTITION_ERRORS: Final = counter(
+    "dray_kafka_partition_errors_total",
+    "Partitions answered with an error within a request, by API and error code.",
+    ("api", "error"),
+)
 DURATION: Final = histogram(
     "dray_kafka_request_duration_seconds", "From a request's last byte to the end of its handler.", SECONDS, ("api",)
 )
@@ -36,3 +41,8 @@ REQUEST_UNSUPPORTED: Final = event(
 HANDLER_FAILED: Final = event(
     "kafka.handler_failed", "a handler raised something unexpected; the client got an error code"
 )
+
+
+def count_partition_error(api: str, error: int) -> None:
+    """Count one partition of a produce or fetch that got an error; a request as a whole has none then."""
+    PARTITION_ERRORS.labels(api, str(int(error))).inc()

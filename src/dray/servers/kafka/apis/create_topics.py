@@ -2,14 +2,20 @@
 
 Left out: manual replica assignments are counted and otherwise ignored, as is
 the replication factor, which is kept and reported: copies come from the store.
+The answer about more than 1,000 topics does not tell their configs.
 """
 
+import asyncio
 from collections import Counter
 from typing import Final
 
+import msgspec
+
 from dray.errors import DrayError
+from dray.pace import Pace
+from dray.replica.freshness import Freshness
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
-from dray.servers.kafka.handler import Context, Endpoint, Services
+from dray.servers.kafka.handler import PARTITIONS, Context, Endpoint, Services, check_count
 from dray.servers.kafka.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -28,28 +34,42 @@ _CODES: Final = {
     BadReplication: ErrorCode.INVALID_REPLICATION_FACTOR,
     BadTopicConfig: ErrorCode.INVALID_CONFIG,
 }
+_STEPS: Final = 10
+"""Of one topic, whose answer tells all its configs."""
+_TOLD_TOPICS: Final = 1_000
+"""Thirty configs each: more of them would hold the loop while they are written."""
 _TOPIC_SOURCE: Final = 1
 _DEFAULT_SOURCE: Final = 5
 
 
 async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
+    check_count(len(request.topics))
+    if sum(max(len(topic.assignments), topic.num_partitions) for topic in request.topics) > PARTITIONS:
+        return refuse(request, ErrorCode.POLICY_VIOLATION, f"one request makes at most {PARTITIONS} partitions")
+    fresh, told = Freshness(), set[str]()
     twice = {name for name, count in Counter(topic.name for topic in request.topics).items() if count > 1}
     results: list[CreatableTopicResult] = []
+    pace = Pace()
     for topic in request.topics:
-        if topic.name in twice:
-            if not any(result.name == topic.name for result in results):
-                results.append(_failure(topic, ErrorCode.INVALID_REQUEST, "the request names this topic twice"))
-            continue
-        results.append(await _create(topic, context.services, validate_only=request.validate_only))
+        if pace.is_due(_STEPS):
+            await asyncio.sleep(0)
+        if topic.name not in twice:
+            made = await _create(topic, context.services, fresh, validate_only=request.validate_only)
+            results.append(made if len(request.topics) <= _TOLD_TOPICS else msgspec.structs.replace(made, configs=()))
+        elif topic.name not in told:
+            told.add(topic.name)
+            results.append(_failure(topic, ErrorCode.INVALID_REQUEST, "the request names this topic twice"))
     return CreateTopicsResponse(topics=results)
 
 
-async def _create(asked: CreatableTopic, services: Services, *, validate_only: bool) -> CreatableTopicResult:
+async def _create(
+    asked: CreatableTopic, services: Services, fresh: Freshness, *, validate_only: bool
+) -> CreatableTopicResult:
     try:
         wanted = _wanted(asked, services)
         kept = services.topics.check(wanted)
         if validate_only:
-            await services.domains.catalog.sync()
+            await fresh.of(services.domains.catalog)
             if services.domains.catalog.machine.topics.named(asked.name) is not None:
                 raise TopicExists("a topic of this name exists", topic=asked.name)
             return _success(wanted, kept, bytes(16))
@@ -110,8 +130,8 @@ def _failure(asked: CreatableTopic, code: ErrorCode, message: str | None = None)
     return CreatableTopicResult(name=asked.name, error_code=code, error_message=message, configs=())
 
 
-def refuse(request: CreateTopicsRequest, code: ErrorCode) -> CreateTopicsResponse:
-    return CreateTopicsResponse(topics=[_failure(topic, code) for topic in request.topics])
+def refuse(request: CreateTopicsRequest, code: ErrorCode, message: str | None = None) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[_failure(topic, code, message) for topic in request.topics])
 
 
 ENDPOINT: Final = Endpoint(handle=handle, refuse=refuse)

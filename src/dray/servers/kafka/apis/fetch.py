@@ -5,6 +5,8 @@ client keeps sending full requests), aborted transactions (there are none:
 `read_committed` reads the same), followers.
 """
 
+import asyncio
+from collections.abc import Iterator
 from typing import Final
 
 from dray.errors import DrayError, Kind
@@ -13,10 +15,13 @@ from dray.fetch.plan import PartitionRead
 from dray.fetch.service import Fetched, PartitionData
 from dray.machine.names import TopicId
 from dray.machine.topics import Topic
+from dray.pace import Pace
 from dray.records.layout import Codec
+from dray.replica.freshness import Freshness
 from dray.routing.service import LEADER_EPOCH
+from dray.servers.kafka import telemetry
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
-from dray.servers.kafka.handler import Context, Endpoint, Services
+from dray.servers.kafka.handler import Context, Endpoint, Services, check_count
 from dray.servers.kafka.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -36,9 +41,13 @@ _ATTRIBUTES_LOW: Final = 22 - 16
 async def handle(request: FetchRequest, context: Context) -> FetchResponse:
     if request.session_id != 0 and request.session_epoch > 0:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    places: list[tuple[FetchTopic, list[PartitionRead | ErrorCode]]] = [
-        (topic, await _reads(topic, context)) for topic in request.topics
-    ]
+    check_count(sum(len(topic.partitions) for topic in request.topics))
+    fresh, pace = Freshness(), Pace()
+    places: list[tuple[FetchTopic, list[PartitionRead | ErrorCode]]] = []
+    for topic in request.topics:
+        places.append((topic, await _reads(topic, context, fresh, pace)))
+        if pace.is_due():
+            await asyncio.sleep(0)
     reads = [read for _, found in places for read in found if isinstance(read, PartitionRead)]
     refused = len(reads) < sum(len(found) for _, found in places)
     account = context.peer.account
@@ -52,44 +61,66 @@ async def handle(request: FetchRequest, context: Context) -> FetchResponse:
                 account=account,
             )
         )
+        responses = [
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=await _partitions(topic, found, answers, context.version, pace),
+            )
+            for topic, found in places
+        ]
     finally:
         if account is not None:
             account.forget_plan()  # from here to the connection nothing is awaited: it counts what it has not sent
-    responses = []
-    for topic, found in places:
-        partitions = [
-            _refusal(asked, read) if isinstance(read, ErrorCode) else _answer(asked, next(answers), context.version)
-            for asked, read in zip(topic.partitions, found, strict=True)
-        ]
-        responses.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=partitions))
     return FetchResponse(responses=responses)
 
 
-async def _reads(asked: FetchTopic, context: Context) -> list[PartitionRead | ErrorCode]:
+async def _partitions(
+    topic: FetchTopic,
+    found: list[PartitionRead | ErrorCode],
+    answers: Iterator[PartitionData],
+    version: int,
+    pace: Pace,
+) -> list[PartitionAnswer]:
+    partitions = []
+    for asked, read in zip(topic.partitions, found, strict=True):
+        answer = _refusal(asked, read) if isinstance(read, ErrorCode) else _answer(asked, next(answers), version)
+        partitions.append(answer)
+        if pace.is_due():
+            await asyncio.sleep(0)
+    return partitions
+
+
+async def _reads(asked: FetchTopic, context: Context, fresh: Freshness, pace: Pace) -> list[PartitionRead | ErrorCode]:
     services, by_id = context.services, context.version >= _FIRST_WITH_IDS
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
-        topic = await _find(asked, services, by_id=by_id)
+        topic = await _find(asked, services, fresh, by_id=by_id)
     except UnknownTopic:
         return [unknown for _ in asked.partitions]
     except DrayError as error:
         return [code_for(error, Family.DATA) for _ in asked.partitions]
-    return [await _read(topic, partition, services) for partition in asked.partitions]
+    reads = []
+    for partition in asked.partitions:
+        reads.append(await _read(topic, partition, services, fresh))
+        if pace.is_due():
+            await asyncio.sleep(0)
+    return reads
 
 
-async def _find(asked: FetchTopic, services: Services, *, by_id: bool) -> Topic:
+async def _find(asked: FetchTopic, services: Services, fresh: Freshness, *, by_id: bool) -> Topic:
     if by_id:
         return services.topics.peek_id(TopicId(asked.topic_id)) or await services.topics.find_id(
-            TopicId(asked.topic_id)
+            TopicId(asked.topic_id), fresh
         )
-    return services.topics.peek(asked.topic) or await services.topics.find(asked.topic)
+    return services.topics.peek(asked.topic) or await services.topics.find(asked.topic, fresh)
 
 
-async def _read(topic: Topic, asked: FetchPartition, services: Services) -> PartitionRead | ErrorCode:
+async def _read(topic: Topic, asked: FetchPartition, services: Services, fresh: Freshness) -> PartitionRead | ErrorCode:
     if asked.current_leader_epoch > LEADER_EPOCH:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
     if not 0 <= asked.partition < topic.visible:
-        await services.domains.catalog.sync()
+        await fresh.of(services.domains.catalog)
         if not 0 <= asked.partition < topic.visible:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return PartitionRead(
@@ -122,6 +153,7 @@ def _code(error: DrayError) -> ErrorCode:
 
 
 def _refusal(asked: FetchPartition, code: ErrorCode) -> PartitionAnswer:
+    telemetry.count_partition_error("Fetch", code)
     return PartitionAnswer(
         partition_index=asked.partition, error_code=code, high_watermark=-1, last_stable_offset=-1, log_start_offset=-1
     )

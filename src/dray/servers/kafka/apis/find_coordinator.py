@@ -4,11 +4,13 @@ Left out: coordinators of transactions and share groups are refused at once
 with 42, which no client retries.
 """
 
+import asyncio
 from typing import Final
 
 from dray.errors import Unavailable
+from dray.pace import Pace
 from dray.servers.kafka.error_codes import ErrorCode
-from dray.servers.kafka.handler import Context, Endpoint
+from dray.servers.kafka.handler import Context, Endpoint, check_count
 from dray.servers.kafka.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -21,7 +23,12 @@ _FIRST_WITH_MANY: Final = 4
 
 async def handle(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
     if context.version >= _FIRST_WITH_MANY:
-        found = [_find(key, request.key_type, context) for key in request.coordinator_keys]
+        check_count(len(request.coordinator_keys))
+        found, pace = [], Pace()
+        for key in request.coordinator_keys:
+            found.append(_find(key, request.key_type, context))
+            if pace.is_due():
+                await asyncio.sleep(0)
         return FindCoordinatorResponse(coordinators=found, error_message=None)
     one = _find(request.key, request.key_type, context)
     return FindCoordinatorResponse(

@@ -4,13 +4,16 @@ Left out: authorized operations (not requested = -2147483648 is always
 answered), and zones: every client is told of every broker.
 """
 
+import asyncio
 from typing import Final, TypeAlias
 
 from dray.errors import DrayError
 from dray.machine.names import TopicId
+from dray.pace import Pace
+from dray.replica.freshness import Freshness
 from dray.servers.kafka.codec import ZERO_UUID
 from dray.servers.kafka.error_codes import ErrorCode
-from dray.servers.kafka.handler import Context, Endpoint
+from dray.servers.kafka.handler import Context, Endpoint, check_count
 from dray.servers.kafka.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -47,26 +50,37 @@ async def handle(request: MetadataRequest, context: Context) -> MetadataResponse
 
 async def _topics(request: MetadataRequest, context: Context) -> list[Described]:
     services = context.services
-    asked = request.topics
+    asked, pace = request.topics, Pace()
     if asked is None or (context.version == 0 and not asked):
         await services.domains.catalog.sync()
-        return [services.described.of(topic, context.version) for topic in services.topics.visible()]
+        everything: list[Described] = []
+        for topic in services.topics.visible():
+            everything.append(services.described.of(topic, context.version))
+            if pace.is_due():
+                await asyncio.sleep(0)
+        return everything
+    check_count(len(asked))
+    fresh, described = Freshness(), list[Described]()
     seen: dict[tuple[str | None, bytes], MetadataRequestTopic] = {(one.name, one.topic_id): one for one in asked}
-    return [await _one(one, request, context) for one in seen.values()]
+    for one in seen.values():
+        described.append(await _one(one, request, context, fresh))
+        if pace.is_due():
+            await asyncio.sleep(0)
+    return described
 
 
-async def _one(asked: MetadataRequestTopic, request: MetadataRequest, context: Context) -> Described:
+async def _one(asked: MetadataRequestTopic, request: MetadataRequest, context: Context, fresh: Freshness) -> Described:
     services = context.services
     if asked.topic_id != ZERO_UUID or asked.name is None:
         if context.version < _FIRST_WITH_IDS:
             return _refusal(asked, ErrorCode.INVALID_REQUEST)
         try:
-            topic = await services.topics.find_id(TopicId(asked.topic_id))
+            topic = await services.topics.find_id(TopicId(asked.topic_id), fresh)
         except UnknownTopic:
             return _refusal(asked, ErrorCode.UNKNOWN_TOPIC_ID)
         return services.described.of(topic, context.version)
     try:
-        return services.described.of(await services.topics.find(asked.name), context.version)
+        return services.described.of(await services.topics.find(asked.name, fresh), context.version)
     except UnknownTopic:
         pass
     if not (request.allow_auto_topic_creation and services.auto_create):

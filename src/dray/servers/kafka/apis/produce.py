@@ -12,25 +12,31 @@ from typing import Final
 
 from dray.errors import DrayError, Unavailable, Unknown
 from dray.machine.topics import Topic
+from dray.pace import Pace
 from dray.produce.batches import NewBatch, Stored, received, stamped
 from dray.produce.errors import BadBatch, OutOfOrder, ProducerFenced, StreamGone
 from dray.produce.rules import TopicRules
 from dray.records import Validated, check_records, errors, inspect
 from dray.records.layout import Codec
+from dray.replica.freshness import Freshness
+from dray.servers.kafka import telemetry
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
-from dray.servers.kafka.handler import Context, Disconnect, Endpoint, Services
+from dray.servers.kafka.handler import Context, Disconnect, Endpoint, Services, check_count
 from dray.servers.kafka.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from dray.topics.errors import UnknownTopic
 
 _ACKS: Final = (-1, 0, 1)
 _FIRST_WITH_ZSTD: Final = 7
+_STEP_BYTES: Final = 8 * 1024
+"""Checking so many bytes of records takes about as long as all else about a batch."""
 _CODES: Final[tuple[tuple[type[DrayError], ErrorCode], ...]] = (
     (errors.TooLarge, ErrorCode.MESSAGE_TOO_LARGE),
     (errors.BadCrc, ErrorCode.CORRUPT_MESSAGE),
@@ -56,15 +62,16 @@ async def handle(request: ProduceRequest, context: Context) -> ProduceResponse |
         return _unless_silent(request, _refused(request, ErrorCode.INVALID_REQUIRED_ACKS))
     if request.transactional_id is not None:
         return _unless_silent(request, _refused(request, ErrorCode.INVALID_TXN_STATE))
-    topics: list[list[_Work]] = []
-    for topic in request.topic_data:
-        found = await _find(topic.name, context.services)
-        topics.append([await _prepare(found, partition, context) for partition in topic.partition_data])
+    check_count(sum(len(topic.partition_data) for topic in request.topic_data))
+    fresh, pace = Freshness(), Pace()
+    topics = [await _works(topic, context, fresh, pace) for topic in request.topic_data]
     # What may overlap is done; from here on batches keep the order in which their requests arrived (KP8).
     await context.turn.wait()
     for works in topics:
         for work in works:
             work.submit(context.services)
+            if pace.is_due():
+                await asyncio.sleep(0)  # the requests behind this one still wait for their turn
     context.turn.pass_on()
     responses = []
     for topic, works in zip(request.topic_data, topics, strict=True):
@@ -73,12 +80,22 @@ async def handle(request: ProduceRequest, context: Context) -> ProduceResponse |
     return _unless_silent(request, ProduceResponse(responses=responses))
 
 
-async def _find(name: str, services: Services) -> Topic | DrayError:
+async def _works(asked: TopicProduceData, context: Context, fresh: Freshness, pace: Pace) -> "list[_Work]":
+    found = await _find(asked.name, context.services, fresh)
+    works = []
+    for partition in asked.partition_data:
+        works.append(await _prepare(found, partition, context, fresh))
+        if pace.is_due(1 + len(partition.records or b"") // _STEP_BYTES):
+            await asyncio.sleep(0)
+    return works
+
+
+async def _find(name: str, services: Services, fresh: Freshness) -> Topic | DrayError:
     topic = services.topics.peek(name)
     if topic is not None:
         return topic
     try:
-        return await services.topics.find(name)
+        return await services.topics.find(name, fresh)
     except DrayError as error:
         return error
 
@@ -123,14 +140,14 @@ class _Work:
         return _failure(self._index, self._error)
 
 
-async def _prepare(topic: Topic | DrayError, data: PartitionProduceData, context: Context) -> _Work:
+async def _prepare(topic: Topic | DrayError, data: PartitionProduceData, context: Context, fresh: Freshness) -> _Work:
     """Everything that can be refused about a batch without asking the machine."""
     services = context.services
     if isinstance(topic, DrayError):
         return _Work(data.index, error=topic)
     if not 0 <= data.index < topic.visible:
         # Partitions are added through other brokers too: unknown is said only after a sync.
-        await services.domains.catalog.sync()
+        await fresh.of(services.domains.catalog)
         if not 0 <= data.index < topic.visible:
             return _Work(data.index, error=UnknownTopic("no such partition", topic=topic.name, partition=data.index))
     rules = services.rules.of(topic)
@@ -157,6 +174,7 @@ async def _validate(data: PartitionProduceData, rules: TopicRules, now_ms: int, 
 
 def _failure(index: int, error: DrayError) -> PartitionProduceResponse:
     code = _code(error)
+    telemetry.count_partition_error("Produce", code)
     record = error.facts.get("record") if isinstance(error, errors.NullKey) else None
     faults: Sequence[BatchIndexAndErrorMessage] = ()
     if isinstance(record, int):
@@ -190,6 +208,8 @@ def refuse(request: ProduceRequest, code: ErrorCode) -> ProduceResponse | None:
 
 
 def _refused(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
+    for topic in request.topic_data:
+        telemetry.PARTITION_ERRORS.labels("Produce", str(int(code))).inc(len(topic.partition_data))
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
