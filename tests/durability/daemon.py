@@ -32,10 +32,12 @@ def free_port() -> int:
 class Drayd:
     """One broker process and its directory. Used as a block: whatever runs at the end is killed."""
 
-    def __init__(self, data: Path, *flags: str, host: str = "127.0.0.1") -> None:
+    def __init__(self, data: Path, *flags: str, host: str = "127.0.0.1", files: int | None = None) -> None:
+        """`files`: how many the process may open; at first half as many."""
         self.data = data
         self.port = free_port()
         self.flags = flags
+        self.files = files
         self.listen = f"{host}:{self.port}"
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.http = ""
@@ -58,6 +60,9 @@ class Drayd:
     def start(self) -> None:
         """Returns when it serves."""
         command = [DRAYD, "dev", "--data", str(self.data), "--kafka", self.listen, "--http", "127.0.0.1:0"]
+        if self.files is not None:
+            limits = f"ulimit -Sn {self.files // 2} && ulimit -Hn {self.files}"
+            command = ["sh", "-c", f'{limits} && exec "$@"', "sh", *command]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DRAY__")}
         self._process = process = subprocess.Popen(
             [*command, *self.flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment

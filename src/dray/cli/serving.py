@@ -13,6 +13,7 @@ from dray.disk import DirectoryInUse
 from dray.errors import DrayError, Kind
 from dray.memory import MIB, collect_less, keep_freed_buffers
 from dray.node.broker import run_broker
+from dray.node.descriptors import raise_limit
 from dray.telemetry import configure_logging
 
 IN_USE: Final = 3
@@ -24,6 +25,7 @@ def serve(config: Config) -> None:
     """Serve until SIGTERM or SIGINT; ends the process with the exit code that the outcome has."""
     configure_logging(config.get(LoggingSettings).level)
     keep_freed_buffers(KEPT_BYTES, heaps=1)
+    raise_limit()
     try:
         failure = _run(config)
     except DirectoryInUse as error:

@@ -28,6 +28,7 @@ from dray.machine.commands import RegisterBroker
 from dray.machine.verdicts import BrokerRegistered
 from dray.node import telemetry
 from dray.node.addresses import HostPort, parse_host_port
+from dray.node.descriptors import open_limit, share
 from dray.node.directory import DataDirectory, Identity, new_identity
 from dray.node.joining import WrongStore, check_not_joined, join_metadata, joined_directory, owner_of
 from dray.node.metadata import Effects, Metadata, MetadataOptions, serve_in_memory, serve_metadata
@@ -58,6 +59,7 @@ from dray.servers.kafka.described import Descriptions
 from dray.servers.kafka.handler import Services
 from dray.servers.kafka.server import KafkaServer, Listener
 from dray.servers.kafka.settings import KafkaSettings
+from dray.servers.kafka.unpack import Unpacking
 from dray.telemetry import logger
 from dray.topics.service import TopicService
 
@@ -242,7 +244,7 @@ async def _start_services(
         log_offsets=LogOffsets(fetch, unpacking),
         offsets=OffsetService(domains=domains, topics=topics),
         clock=clock,
-        offload=unpacking,
+        unpacking=Unpacking(unpacking, UNPACK_THREADS),
         scratch=ScratchPool(),
         auto_create=own.auto_create,
         default_partitions=own.partitions,
@@ -254,12 +256,13 @@ async def _start_kafka(
 ) -> tuple[HostPort, KafkaServer]:
     settings = config.get(KafkaSettings)
     wanted = parse_host_port(settings.listen, "kafka.listen")
+    given = share(settings.limits(), open_limit())
+    if given.limits.max_connections < settings.max_connections:
+        logger().info(telemetry.FEW_DESCRIPTORS, open_files=open_limit(), connections=given.limits.max_connections)
     server = await stack.enter_async_context(
-        KafkaServer(
-            services=services, clock=effects.clock, limits=settings.limits(), pressure=services.produce.pressure
-        )
+        KafkaServer(services=services, clock=effects.clock, limits=given.limits, pressure=services.produce.pressure)
     )
-    host, port = await server.listen(Listener(name=LISTENER, host=wanted.host, port=wanted.port))
+    host, port = await server.listen(Listener(name=LISTENER, host=wanted.host, port=wanted.port, backlog=given.backlog))
     _warn_if_exposed(wanted, "kafka")
     return HostPort(host=host, port=port), server
 

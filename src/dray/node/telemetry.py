@@ -8,6 +8,10 @@ READY: Final = telemetry.event("node.ready", "the broker serves clients")
 EXPOSED: Final = telemetry.event(
     "node.exposed", "a listener can be reached from other machines and asks nobody for a password"
 )
+FEW_DESCRIPTORS: Final = telemetry.event(
+    "node.few_descriptors",
+    "so few files may be open that fewer connections are taken than kafka.max_connections: raise ulimit -n",
+)
 NO_DATE: Final = telemetry.event(
     "node.no_store_date", "the store did not tell its time; machine time may lag after a stop"
 )

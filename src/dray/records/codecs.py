@@ -24,6 +24,9 @@ from dray.records.errors import BadCompression, ExpandsTooFar
 from dray.records.layout import Codec
 
 DEFAULT_CAP_BYTES: Final = 64 * 2**20
+SANE_BYTES: Final = 16 * 2**20
+SANE_RATIO: Final = 100
+"""Text compresses to a tenth, the most regular of it to a fiftieth."""
 KEPT_BYTES: Final = 4 * 2**20
 """How much of an idle scratch buffer may stay in memory."""
 
@@ -79,17 +82,22 @@ class ScratchPool:
                 self._idle.append(scratch)
 
 
-def decompress(codec: Codec, compressed: Buffer, scratch: Scratch) -> memoryview:
+def sane_size(compressed: Buffer) -> int:
+    """What sent records may expand to: a small batch that would become a thousand times larger is no batch."""
+    return max(SANE_BYTES, SANE_RATIO * len(compressed))
+
+
+def decompress(codec: Codec, compressed: Buffer, scratch: Scratch, most_bytes: int | None = None) -> memoryview:
     """The records, in the scratch buffer: they are gone when it is used again.
 
     Raises:
-        ExpandsTooFar: the output passes the cap (B4).
+        ExpandsTooFar: the output passes the cap, or `most_bytes` (B4).
         BadCompression: the bytes are not what the codec writes.
     """
     if codec is Codec.NONE:
         return memoryview(compressed)
-    output, before = scratch.output, scratch.touched_bytes
-    scratch.touched_bytes = len(output)  # unless it succeeds, nobody knows how much
+    output, before = scratch.output[:most_bytes], scratch.touched_bytes
+    scratch.touched_bytes = max(before, len(output))  # unless it succeeds, nobody knows how much
     try:
         size = _DECOMPRESS[codec](compressed, output)
     except cramjam.DecompressionError as error:

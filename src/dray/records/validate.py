@@ -20,7 +20,7 @@ from crc32c import crc32c
 
 from dray.buffers import Buffer
 from dray.records import kernel
-from dray.records.codecs import ScratchPool, decompress
+from dray.records.codecs import ScratchPool, decompress, sane_size
 from dray.records.columns import Fault
 from dray.records.errors import (
     BadBaseOffset,
@@ -127,8 +127,9 @@ def check_records(batch: BatchView, rules: BatchRules, pool: ScratchPool, now_ms
     if codec is Codec.NONE:
         found = _scan(batch.records, batch)
     else:
+        most_bytes = sane_size(batch.records) if rules.zero_base_offset else None
         with pool.lend() as scratch:
-            found = _scan(decompress(codec, batch.records, scratch), batch)
+            found = _scan(decompress(codec, batch.records, scratch, most_bytes), batch)
     least, greatest, first_null_key = found
     if not rules.append_time:
         _check_timestamps(least, greatest, rules, now_ms)

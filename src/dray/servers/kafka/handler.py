@@ -31,7 +31,6 @@ from dray.fetch.line import Account
 from dray.fetch.offsets import OffsetService as LogOffsets
 from dray.fetch.service import FetchService
 from dray.groups.offsets import OffsetService
-from dray.offload import Offload
 from dray.produce.rules import RuleBook
 from dray.produce.service import ProduceService
 from dray.records import ScratchPool
@@ -40,6 +39,7 @@ from dray.routing.service import Routing
 from dray.servers.kafka.codec import Message, Req, Resp
 from dray.servers.kafka.error_codes import ErrorCode
 from dray.servers.kafka.support import Matrix
+from dray.servers.kafka.unpack import Unpacking
 from dray.topics.service import NewTopic, TopicService
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Services:
     log_offsets: LogOffsets
     offsets: OffsetService
     clock: Clock
-    offload: Offload
+    unpacking: Unpacking
     scratch: ScratchPool
     auto_create: bool
     """Make a topic when a client asks for the metadata of one that does not exist."""

@@ -54,6 +54,8 @@ class Listener:
     host: str
     port: int
     tls: ssl.SSLContext | None = None
+    backlog: int = BACKLOG
+    """Connections that wait to be accepted, and so the most that are accepted at once."""
 
 
 class Core:
@@ -219,7 +221,7 @@ class KafkaServer:
                 listener.host,
                 listener.port,
                 ssl=listener.tls,
-                backlog=BACKLOG,
+                backlog=listener.backlog,
             )
         except OSError as error:
             raise CannotListen(

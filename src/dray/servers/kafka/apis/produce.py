@@ -168,7 +168,7 @@ async def _validate(data: PartitionProduceData, rules: TopicRules, now_ms: int, 
     if batch.codec is Codec.ZSTD and context.version < _FIRST_WITH_ZSTD:
         raise _UnsupportedZstd("zstd needs version 7 of Produce", version=context.version)
     if batch.is_compressed:
-        return await services.offload.run(check_records, batch, rules.batch, services.scratch, now_ms)
+        return await services.unpacking.run(context.peer, check_records, batch, rules.batch, services.scratch, now_ms)
     return check_records(batch, rules.batch, services.scratch, now_ms)
 
 
