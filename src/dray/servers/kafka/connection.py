@@ -203,7 +203,8 @@ class Connection(asyncio.BufferedProtocol):
                 frame = self._buffer.next_frame()
                 self._drained = frame is None
                 if frame is None:
-                    may_take = self._may_take()  # how large its frame is may be known only now
+                    if self._buffer.need:  # how large its frame is may be known only now
+                        may_take = self._may_take()
                     break
                 self._taken += 1
                 held += len(frame)
