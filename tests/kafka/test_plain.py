@@ -26,6 +26,7 @@ from dray.servers.kafka.messages.response_header import CODEC as RESPONSE_HEADER
 from dray.servers.kafka.server import Core
 from dray.servers.kafka.settings import Limits
 from dray.servers.kafka.support import Api, Matrix
+from dray.servers.kafka.unpack import Unpacking
 from dray.topics.service import NewTopic
 from tests.kafka.test_connection import MemoryTransport, settle
 from tests.kafka.wire import API_VERSIONS_ROW, HEARTBEAT, PRODUCE, heartbeat, heartbeat_api, produce_api, request_bytes
@@ -100,7 +101,7 @@ async def side(
             await one.topics.create(NewTopic(name=name, partitions=2, replication_factor=1, configs=configs))
         services = SimpleNamespace(
             topics=one.topics, produce=one.produce, domains=one.domains, rules=RuleBook(), clock=clock,
-            scratch=ScratchPool(1 << 20), offload=offload or InlineOffload(),
+            scratch=ScratchPool(1 << 20), unpacking=Unpacking(offload or InlineOffload(), 2),
         )  # fmt: skip
         taken: list[bool] = []
         endpoint = replace(ENDPOINT, plain=watched(taken) if plain else None)

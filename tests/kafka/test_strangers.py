@@ -29,7 +29,7 @@ def test_another_protocol_is_named(start, spoken):
     found = refusal(start)
     assert isinstance(found, NotKafka)
     assert f"a client spoke {spoken} to the Kafka port" in str(found)
-    assert found.reason == "not Kafka"
+    assert found.reason == f"{spoken} on the Kafka port"
 
 
 @pytest.mark.parametrize(

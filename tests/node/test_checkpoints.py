@@ -182,7 +182,7 @@ def test_a_recovery_saves_everything_although_the_newest_checkpoint_is_damaged(t
     expected = asyncio.run(three_checkpoints(tmp_path, effects))
     newest = checkpoints_in(tmp_path)[-1]
     flip(newest)
-    found = recover(DataDirectory(tmp_path), 0, effects.disk, effects.entropy)
+    found = recover(DataDirectory(tmp_path), 0, effects.disk, effects.entropy, effects.clock)
     assert (found.aside / "checkpoints" / newest.name).exists()
     (saved,) = checkpoints_in(tmp_path)
     machine = checkpoint.load(saved.read_bytes())

@@ -22,6 +22,8 @@ from dray.ids import SystemEntropy
 from dray.log.files import FileLog
 from dray.machine.head import Genesis, founding
 from dray.node.directory import DataDirectory, mark_born
+from dray.objects.cluster import bind
+from dray.objects.files import FileObjects
 from dray.offload import InlineOffload
 from dray.pipeline.opening import open_metadata, read_directory
 from dray.pipeline.options import parse_options
@@ -47,6 +49,9 @@ def found_hasty(directory: Path) -> Path:
         log = await FileLog.open(places.log(0), disk=disk, offload=InlineOffload(), clock=clock)
         await log.append(entry)
         await log.close()
+        objects = FileObjects(places.objects, disk, InlineOffload(), entropy)
+        await objects.open()
+        await bind(objects, identity.cluster_id)
 
     asyncio.run(begin())
     mark_born(disk, places.home(0))

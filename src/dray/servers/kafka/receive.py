@@ -45,7 +45,13 @@ class FrameTooLarge(Malformed):
 class NotKafka(FrameTooLarge):
     """The first bytes are those of another protocol."""
 
-    reason = "not Kafka"
+
+class SpokeHttp(NotKafka):
+    reason = "HTTP on the Kafka port"
+
+
+class SpokeTls(NotKafka):
+    reason = "TLS on the Kafka port"
 
 
 class ReceiveBuffer:
@@ -199,9 +205,9 @@ class ReceiveBuffer:
 def _foreign(start: bytes) -> NotKafka | None:
     """What speaks so, if it is something that people point at the wrong port."""
     if start.startswith(_HTTP):
-        return NotKafka("a client spoke HTTP to the Kafka port: the page, health and metrics are at http.listen")
+        return SpokeHttp("a client spoke HTTP to the Kafka port: the page, health and metrics are at http.listen")
     if start[0] == _TLS_HANDSHAKE and start[1] == _TLS_MAJOR:
-        return NotKafka("a client spoke TLS to the Kafka port: set its security.protocol to PLAINTEXT")
+        return SpokeTls("a client spoke TLS to the Kafka port: set its security.protocol to PLAINTEXT")
     return None
 
 
