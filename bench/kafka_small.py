@@ -17,7 +17,7 @@ SECONDS: Final = 4.0
 def cases() -> list[Case]:
     many, lone = Samples(), Samples()
     return [
-        _against_kafka("many in flight", INFLIGHT, many, mark=0.4),
+        _against_kafka("many in flight", INFLIGHT, many, mark=0.5),
         Absolute(
             "one record per request, many in flight: broker CPU",
             run=_median(many, "dray: broker CPU us/request"),

@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from dray.clock import ManualClock
-from dray.produce.pacing import CROWD_BYTES, MANY, Crowd
+from dray.produce.pacing import CROWD_BYTES, ENOUGH, MANY, Crowd
 from dray.produce.settings import WalSettings
-from tests.produce.broker import Broker, GatedObjects, batch, broker, settle
+from tests.produce.broker import Broker, GatedObjects, HeldLog, batch, broker, settle
 from tests.replica.domain import new_log
 
 CROWD = 40
@@ -81,10 +81,39 @@ async def test_a_drain_waits_for_nobody() -> None:
 
 def test_batches_that_fill_an_object_wait_for_nobody() -> None:
     crowd = Crowd(LINGER_MS * MS)
-    crowd.flushed(CROWD)
+    crowd.begin(CROWD)
     assert crowd.wait_ns(1, CROWD_BYTES - 1, 0, 0) == LINGER_MS * MS
     assert crowd.wait_ns(1, CROWD_BYTES, 0, 0) == 0
     assert crowd.wait_ns(1, 1, 0, LINGER_MS * MS) <= 0
+    crowd.begin(100 * ENOUGH)
+    assert crowd.wait_ns(ENOUGH - 1, 1, 0, 0) == LINGER_MS * MS
+    assert crowd.wait_ns(ENOUGH, 1, 0, 0) == 0
+
+
+async def test_who_is_late_goes_with_the_next_crowd_and_not_before_the_answers() -> None:
+    """The time of a wait counts from the answers: before them nobody of the crowd can be back."""
+    clock, objects, log = ManualClock(), GatedObjects(gated=False), HeldLog(await new_log())
+    async with broker({0: log}, objects, clock=clock, crowd_linger_ms=LINGER_MS) as one:
+        (stream,) = await one.streams()
+        await crowd_of(one, stream, CROWD)
+        log.hold()
+        back = [one.produce.submit(batch(stream)) for _ in range(CROWD)]
+        async with asyncio.timeout(30):
+            await objects.put_count(2)
+        late = [one.produce.submit(batch(stream)) for _ in range(3)]
+        for _ in range(5):
+            await settle()
+            clock.advance(LINGER_MS)
+        assert len(objects.puts) == 2
+        log.let_go()
+        async with asyncio.timeout(30):
+            await asyncio.gather(*back)
+        await settle()
+        assert len(objects.puts) == 2
+        clock.advance(LINGER_MS)
+        async with asyncio.timeout(30):
+            await asyncio.gather(*late)
+        assert len(objects.puts) == 3
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ class Lane:
             self._begin(now_ns)
 
     def _wait_ns(self, now_ns: int) -> int | None:
-        """How long the queue should wait; None: until a put ends."""
+        """How long the queue should wait; None: until a flush gets on."""
         if self._draining:
             return 0
         policy = self._policy
@@ -146,6 +146,8 @@ class Lane:
                 return None  # batch while busy
             else:
                 company_ns = self._crowd.wait_ns(len(self._queue), self._queued, self._since_ns, now_ns)
+                if company_ns > 0 and not all(flush.over for flush in self._flights):
+                    return None  # most of the crowd waits for these
         return max(company_ns, self._pace.wait_ns(now_ns, braked=self._index.throttled))
 
     async def _wake_in(self, wait_ns: int) -> None:
@@ -159,7 +161,7 @@ class Lane:
         flush = self._cut(now_ns)
         self._flights.append(flush)
         self._pace.begin(now_ns)
-        self._crowd.flushed(len(flush.waiting))
+        self._crowd.begin(len(self._queue) + sum(len(flush.waiting) for flush in self._flights))
         self._puts += 1
         self._spawn(self._fly(flush))
 
@@ -380,7 +382,9 @@ class Lane:
         self._pressure.give_back(flush.size)
         telemetry.BUFFER_BYTES.set(self._pressure.unacked)
         telemetry.FLUSHES.labels(outcome).inc()
-        telemetry.FLUSH_SECONDS.observe((self._clock.boot_ns() - flush.begun_ns) / 1e9)
+        now_ns = self._clock.boot_ns()
+        self._crowd.answer(now_ns)
+        telemetry.FLUSH_SECONDS.observe((now_ns - flush.begun_ns) / 1e9)
 
 
 def _stored_before(stream: Stream | None, base: int) -> Stored:

@@ -8,9 +8,11 @@ _BRAKE_NS: Final = 250_000_000
 
 
 MANY: Final = 16
-"""Batches in one flush from which on a crowd is at work."""
+"""Batches without an answer from which on a crowd is at work."""
+ENOUGH: Final = 64
+"""A crowd's flush of as many waits for nobody: what it costs is shared by them all."""
 CROWD_BYTES: Final = 512 * 1024
-"""A crowd's flush that holds as much waits for nobody."""
+"""Nor does one of as many bytes."""
 
 
 class Crowd:
@@ -18,24 +20,29 @@ class Crowd:
 
     Senders that wait for their answers come back together. Without a wait the
     first of them begins a flush that the others miss; small flushes cost each
-    batch more than the wait does. So a flush waits until about as many have
-    come as shared the one before, but no longer than `linger_ns`; who comes
-    alone, or with a few, waits for nobody.
+    batch more than the wait does. So a flush waits until most of the crowd is
+    there, but only for `linger_ns` after the last answers; who comes alone, or
+    with a few, waits for nobody.
     """
 
     def __init__(self, linger_ns: int) -> None:
         self._linger_ns = linger_ns
-        self._expected = 0
+        self._size = 0
+        self._answered_ns = 0
 
     def wait_ns(self, batches: int, size: int, since_ns: int, now_ns: int) -> int:
         """How long a queue should wait whose oldest batch came at `since_ns`; 0 or less: not at all."""
-        if self._expected < MANY or size >= CROWD_BYTES or batches * 8 >= self._expected * 7:
+        if self._size < MANY or batches >= min(ENOUGH, self._size * 7 // 8) or size >= CROWD_BYTES:
             return 0
-        return since_ns + self._linger_ns - now_ns
+        return max(since_ns, self._answered_ns) + self._linger_ns - now_ns
 
-    def flushed(self, batches: int) -> None:
-        """A flush begins. One that is small by chance does not end a crowd, two do."""
-        self._expected = max(batches, self._expected // 2)
+    def begin(self, unanswered: int) -> None:
+        """A flush begins, and so many wait for answers. A crowd that does not come back is soon forgotten."""
+        self._size = max(unanswered, self._size // 2)
+
+    def answer(self, now_ns: int) -> None:
+        """Some were answered: from now on they may come back."""
+        self._answered_ns = now_ns
 
 
 class Pace:
