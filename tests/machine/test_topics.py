@@ -7,6 +7,8 @@ from dray.machine.topics import (
     AlterTopic,
     CreateTopic,
     DeleteTopic,
+    GivePartitions,
+    PartitionsGiven,
     TopicAltered,
     TopicCreated,
     TopicDeleted,
@@ -35,6 +37,26 @@ def names(shop: Shop) -> list[str]:
 def open_all(shop: Shop, created) -> None:
     for partition, stream in enumerate(created.streams):
         assert shop.writer.do(OpenStream(stream=stream, topic_id=created.topic_id, partition=partition)) == Done()
+
+
+def test_a_topic_that_is_to_have_more_is_not_ready_before_it_has_them():
+    """T5: and a checkpoint remembers how many that are."""
+    shop = Shop(version=2)
+    created = shop.writer.do(CreateTopic(topic_id=shop.topic_id(), name="many", partitions=2, total=5))
+    open_all(shop, created)
+    assert why(shop.writer.do(TopicReady(topic_id=created.topic_id))) is Why.STATE
+    assert shop.writer.do(GivePartitions(topic_id=created.topic_id, limit=2)) == PartitionsGiven(left=1)
+    loaded = checkpoint.load(checkpoint.dump(shop.machine)).topics.find(created.topic_id)
+    assert (loaded.wanted, loaded.lacking, loaded.unfinished()) == (5, 1, True)
+    assert shop.writer.do(GivePartitions(topic_id=created.topic_id, limit=2)) == PartitionsGiven(left=0)
+    assert shop.writer.do(GivePartitions(topic_id=created.topic_id, limit=2)) == PartitionsGiven(left=0)
+    topic = shop.machine.topics.find(created.topic_id)
+    for partition, stream in enumerate(topic.streams):
+        shop.writer.do(OpenStream(stream=stream, topic_id=topic.id, partition=partition))
+    assert shop.writer.do(TopicReady(topic_id=topic.id)) == Done()
+    assert (topic.visible, topic.unfinished()) == (5, False)
+    assert why(shop.writer.do(AlterTopic(topic_id=topic.id, total=4))) is Why.STATE
+    assert why(shop.writer.do(GivePartitions(topic_id=TopicId(b"?" * 16)))) is Why.NOT_FOUND
 
 
 def test_a_topic_is_visible_with_all_its_partitions_or_not_at_all():

@@ -19,10 +19,12 @@ from dray.topics.service import NewTopic, TopicService
 from tests.replica.domain import CLUSTER, replica_on
 
 
-async def cluster_logs(data_domains: int) -> dict[int, MemoryLog]:
+async def cluster_logs(data_domains: int, version: int = 1) -> dict[int, MemoryLog]:
     logs = {}
     for domain in range(1 if data_domains == 1 else data_domains + 1):
-        genesis = Genesis(cluster_id=CLUSTER, log_id=bytes([domain]) * 8, domain=domain, domains=data_domains)
+        genesis = Genesis(
+            cluster_id=CLUSTER, log_id=bytes([domain]) * 8, domain=domain, domains=data_domains, version=version
+        )
         logs[domain] = MemoryLog()
         await logs[domain].append(founding(genesis, 10**12))
     return logs
@@ -53,6 +55,42 @@ async def test_a_new_topic_is_visible_with_all_its_partitions_open(data_domains)
             assert domains.of(stream).machine.streams.find(stream).end == 0
         spread = {domain_of(stream) for stream in topic.streams}
         assert spread == ({0} if data_domains == 1 else set(range(1, data_domains + 1)))
+
+
+@pytest.mark.parametrize("data_domains", [1, 4])
+async def test_a_topic_of_many_partitions_is_made_grown_and_deleted_in_slices(data_domains):
+    """R-191, T5, Q8: since version 2."""
+    logs = await cluster_logs(data_domains, version=2)
+    async with broker(logs) as (topics, domains):
+        topic = await topics.create(wanted(partitions=3_500))
+        assert (topic.visible, len(set(topic.streams))) == (3_500, 3_500)
+        await topics.add_partitions(topic, 6_001)
+        assert topic.visible == 6_001
+        assert all(domains.of(stream).machine.streams.is_open(stream) for stream in topic.streams)
+        await topics.delete(topic)
+        assert not any(domains.of(stream).machine.streams.is_open(stream) for stream in topic.streams)
+        with pytest.raises(BadPartitions, match="most=10000"):
+            await topics.create(wanted(partitions=10_001))
+
+
+async def test_the_rest_of_many_partitions_is_given_by_whoever_goes_on():
+    """T5: the broker that began it is gone after the first slice."""
+    logs = await cluster_logs(1, version=2)
+    async with broker(logs, "first") as (_, domains):
+        begun = CreateTopic(topic_id=TopicId(b"t" * 16), name="many", partitions=1_000, total=4_000)
+        await domains.catalog.propose(begun)
+    async with broker(logs, "second") as (topics, domains):
+        assert topics.peek("many") is None
+        await topics.finish(TopicId(b"t" * 16))
+        assert domains.catalog.machine.topics.named("many").visible == 4_000
+
+
+async def test_under_version_1_a_topic_has_what_one_command_gives():
+    """M10, Q8"""
+    async with broker(await cluster_logs(1)) as (topics, _):
+        with pytest.raises(BadPartitions, match="most=3000"):
+            await topics.create(wanted(partitions=3_001))
+        assert (await topics.create(wanted(partitions=3_000))).visible == 3_000
 
 
 async def test_of_two_brokers_that_create_one_name_at_once_one_wins():

@@ -12,13 +12,15 @@ Invariants
     T4  Stream ids come from a counter and are never given twice; adding
         partitions changes none that exist.
     T5  A topic is visible with all its partitions or not at all; added
-        partitions become visible together.
+        partitions become visible together. Where they are more than one
+        command may give (since version 2), the topic remembers how many it
+        is to have, and whoever goes on with the saga asks for the rest.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Annotated, ClassVar, Final, Protocol
+from typing import Annotated, ClassVar, Final, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -48,6 +50,9 @@ MAX_FORMER_NAMES: Final = 100_000
 MAX_CONFIGS: Final = 400
 TOPIC_KEY: Final = Shape("topics/$")
 PARTITION_KEY: Final = Shape("topics/$/partitions/#")
+SLICES: Final = 2
+"""The version since which a topic may have more partitions than one command gives."""
+Total: TypeAlias = Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
 class CreateTopic(Packed, frozen=True, kw_only=True):
@@ -60,6 +65,10 @@ class CreateTopic(Packed, frozen=True, kw_only=True):
     partitions: Limit
     replication_factor: Annotated[int, Meta(ge=-1, le=(1 << 15) - 1)] = 1
     configs: Configs = msgspec.field(default_factory=dict)
+    total: Total = 0
+    """How many it is to have, if that is more than `partitions`, which it gets now."""
+
+    fields_since: ClassVar[Mapping[str, int]] = {"total": SLICES}
 
     def needs(self) -> int:
         return self.partitions
@@ -101,9 +110,26 @@ class AlterTopic(Packed, frozen=True, kw_only=True):
     """The new number of partitions; 0: as it is."""
     expected_revision: Annotated[int, Meta(ge=-1, le=MAX_SIGNED)] = -1
     """Refuse if the topic was altered since this revision; -1: do not ask."""
+    total: Total = 0
+    """As in `CreateTopic`; 0: as `partitions` says."""
+
+    fields_since: ClassVar[Mapping[str, int]] = {"total": SLICES}
 
     def needs(self) -> int:
         return max(1, self.partitions)
+
+
+class GivePartitions(Packed, frozen=True, kw_only=True):
+    """Give a topic that is to have more partitions the next ones. A slice: ask again while some are left."""
+
+    number = 112
+    since = SLICES
+
+    topic_id: TopicField
+    limit: Limit = MAX_ROWS
+
+    def needs(self) -> int:
+        return self.limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +148,13 @@ class TopicAltered(Verdict):
 
     revision: int
     added: tuple[StreamId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionsGiven(Verdict):
+    """`left` partitions remain to be given."""
+
+    left: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,10 +202,17 @@ class Topic:
     opened_ms: list[int] = field(default_factory=list)
     """Since when each partition exists."""
     configs: dict[str, str] = field(default_factory=dict)
+    wanted: int = 0
+    """How many partitions it is to have, where that is more than it was given yet."""
+
+    @property
+    def lacking(self) -> int:
+        """How many partitions are still to be given."""
+        return max(0, self.wanted - len(self.streams))
 
     def unfinished(self) -> bool:
         """Is a saga of it under way?"""
-        return self.state is not TopicState.READY or self.visible < len(self.streams)
+        return self.state is not TopicState.READY or self.visible < len(self.streams) or self.lacking > 0
 
 
 class Topics:
@@ -180,7 +220,9 @@ class Topics:
 
     name: ClassVar[str] = "topics"
     since: ClassVar[int] = 1
-    commands: ClassVar[tuple[type[Command], ...]] = (CreateTopic, TopicReady, DeleteTopic, TopicGone, AlterTopic)
+    commands: ClassVar[tuple[type[Command], ...]] = (
+        CreateTopic, TopicReady, DeleteTopic, TopicGone, AlterTopic, GivePartitions,
+    )  # fmt: skip
 
     def __init__(self, head: Head, timeline: Timeline, streams: OpenStreams, producer_ids: ProducerIds) -> None:
         self.all: dict[TopicId, Topic] = {}
@@ -229,6 +271,8 @@ class Topics:
                 verdict = self._create(step, command)
             case AlterTopic():
                 verdict = self._alter(step, command)
+            case GivePartitions():
+                verdict = self._give(step, command)
             case TopicReady():
                 verdict = self._ready(command)
             case DeleteTopic():
@@ -252,7 +296,7 @@ class Topics:
             return self._again(known, command)
         if command.name in self._names:
             return refused(Why.EXISTS, "a topic has that name")  # T3
-        if not self._room_for(command.partitions):
+        if not self._room_for(max(command.partitions, command.total)):
             return refused(Why.LIMIT, "no stream ids are left")
         now = self._timeline.time_ms
         existed = command.name in self._former
@@ -261,7 +305,7 @@ class Topics:
             replication_factor=command.replication_factor, created_ms=now, changed_ms=now, revision=0,
             name_existed_before=existed, visible=0,
             producer_floor=self._producer_ids.next if existed else ProducerId(0),
-            configs=dict(sorted(command.configs.items())),
+            configs=dict(sorted(command.configs.items())), wanted=command.total,
         )  # fmt: skip
         self.all[topic.id] = topic
         self._names[topic.name] = topic.id
@@ -294,7 +338,7 @@ class Topics:
         if topic.state is TopicState.DELETING:
             return refused(Why.STATE, "the topic is being deleted")
         own = [number for number in topic.streams if domain_of(number) == self._head.domain]
-        if not all(map(self._streams.is_known, own)):
+        if topic.lacking or not all(map(self._streams.is_known, own)):
             return refused(Why.STATE, "a stream of the topic is not open")  # T5
         topic.state = TopicState.READY
         topic.visible = len(topic.streams)  # T5
@@ -332,15 +376,24 @@ class Topics:
             return refused(Why.NOT_FOUND, "no such topic")
         if command.expected_revision not in (-1, topic.revision):
             return refused(Why.STALE, "the topic was altered meanwhile")
-        if 0 < command.partitions < len(topic.streams):
+        if 0 < command.partitions < len(topic.streams) or 0 < command.total < len(topic.streams):
             return refused(Why.STATE, "partitions are never taken away")
         configs = {key: value for key, value in topic.configs.items() if key not in command.remove} | command.set
-        if len(configs) > MAX_CONFIGS or not self._room_for(command.partitions):
+        if len(configs) > MAX_CONFIGS or not self._room_for(max(command.partitions, command.total)):
             return refused(Why.LIMIT, "too many configs, or no stream ids are left")
+        topic.wanted = max(topic.wanted, command.total)
         topic.configs = dict(sorted(configs.items()))
         topic.revision += 1
         topic.changed_ms = self._timeline.time_ms
         return TopicAltered(revision=topic.revision, added=self._give_streams(step, topic, command.partitions))
+
+    def _give(self, step: Step, command: GivePartitions) -> Verdict:
+        topic = self.all.get(command.topic_id)
+        if topic is None or topic.state is TopicState.DELETING:
+            return refused(Why.NOT_FOUND, "no such topic")
+        self._give_streams(step, topic, len(topic.streams) + min(command.limit, topic.lacking))
+        topic.changed_ms = self._timeline.time_ms
+        return PartitionsGiven(left=topic.lacking)
 
     def dump(self, out: Writer, version: int) -> None:
         out.values([self._head.domains, self._next_stream, len(self.all), len(self._former)])
@@ -351,6 +404,7 @@ class Topics:
                 topic.id, topic.name, topic.state.value, topic.replication_factor, topic.created_ms, topic.changed_ms,
                 topic.revision, int(topic.name_existed_before), topic.producer_floor, topic.visible,
                 topic.streams, topic.opened_ms, list(topic.configs), list(topic.configs.values()),
+                *([topic.wanted] if version >= SLICES else []),
             ])  # fmt: skip
 
     def load(self, source: Reader, version: int) -> None:
@@ -366,6 +420,7 @@ class Topics:
                 producer_floor=ProducerId(row.number()), visible=row.number(),
                 streams=[StreamId(number) for number in row.numbers()], opened_ms=row.numbers(),
                 configs=dict(zip(row.texts(), row.texts(), strict=True)),
+                wanted=row.number() if version >= SLICES else 0,
             )  # fmt: skip
             self.all[topic.id] = topic
             if topic.state is not TopicState.DELETING:

@@ -23,9 +23,12 @@ from dray.machine.command import MAX_ROWS, Command
 from dray.machine.names import StreamId, TopicId, domain_of
 from dray.machine.streams import CloseStream, OpenStream, StreamClosed
 from dray.machine.topics import (
+    SLICES,
     AlterTopic,
     CreateTopic,
     DeleteTopic,
+    GivePartitions,
+    PartitionsGiven,
     Topic,
     TopicAltered,
     TopicCreated,
@@ -43,7 +46,9 @@ from dray.topics import telemetry
 from dray.topics.errors import BadPartitions, BadReplication, BadTopicName, TopicExists, UnknownTopic
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-MAX_PARTITIONS: Final = MAX_ROWS
+MAX_PARTITIONS: Final = 10_000
+SLICE: Final = 1_000
+"""Streams that are given, opened or closed in one entry (Q8)."""
 MAX_REPLICATION: Final = 32_767
 STALE_MS: Final = 10_000
 """A saga that has not moved for this long of machine time is finished by whoever looks."""
@@ -116,11 +121,19 @@ class TopicService:
     def check(self, wanted: NewTopic) -> dict[str, str]:
         """Everything that can be refused without asking the machine; the configs as they would be kept."""
         check_name(wanted.name)
-        if not 1 <= wanted.partitions <= MAX_PARTITIONS:
-            raise BadPartitions("a topic has from 1 to 3,000 partitions", partitions=wanted.partitions)
+        if not 1 <= wanted.partitions <= self.most_partitions:
+            raise BadPartitions(
+                "a topic has at least one partition, and not this many",
+                partitions=wanted.partitions, most=self.most_partitions,
+            )  # fmt: skip
         if not 1 <= wanted.replication_factor <= MAX_REPLICATION:
             raise BadReplication("a replication factor is at least 1", factor=wanted.replication_factor)
         return topic_configs.check(wanted.configs)
+
+    @property
+    def most_partitions(self) -> int:
+        """Of one topic; what one command gives, until the rules know slices."""
+        return MAX_PARTITIONS if self._catalog.machine.version >= SLICES else MAX_ROWS
 
     async def create(self, wanted: NewTopic) -> Topic:
         """Make a topic; returns when it is visible with all its partitions (T5).
@@ -134,9 +147,10 @@ class TopicService:
         command = CreateTopic(
             topic_id=topic_id,
             name=wanted.name,
-            partitions=wanted.partitions,
+            partitions=wanted.partitions if wanted.partitions <= MAX_ROWS else SLICE,
             replication_factor=wanted.replication_factor,
             configs=kept,
+            total=wanted.partitions if wanted.partitions > MAX_ROWS else 0,
         )
         match await self._ask(command):
             case TopicCreated():
@@ -150,9 +164,11 @@ class TopicService:
 
     async def add_partitions(self, topic: Topic, partitions: int) -> None:
         """Give a topic more partitions; they become visible together (T5)."""
-        if not len(topic.streams) < partitions <= MAX_PARTITIONS:
+        if not len(topic.streams) < partitions <= self.most_partitions:
             raise BadPartitions("partitions can only be added", has=len(topic.streams), wanted=partitions)
-        match await self._ask(AlterTopic(topic_id=topic.id, partitions=partitions)):
+        few = partitions <= MAX_ROWS
+        command = AlterTopic(topic_id=topic.id, partitions=partitions if few else 0, total=0 if few else partitions)
+        match await self._ask(command):
             case TopicAltered():
                 await self.finish(topic.id)
             case verdict:
@@ -179,6 +195,12 @@ class TopicService:
             await self._close_streams(topic.streams)
             await self._ask(TopicGone(topic_id=topic_id))
             return
+        while topic.lacking:
+            match await self._ask(GivePartitions(topic_id=topic_id, limit=SLICE)):
+                case PartitionsGiven():
+                    pass
+                case verdict:
+                    raise _unexpected(verdict)
         await self._open_streams(topic)
         await self._ask(TopicReady(topic_id=topic_id))
 
@@ -216,7 +238,7 @@ class TopicService:
         ]
         for domain in sorted({domain for domain, _ in commands}):
             mine: list[Command] = [command for at, command in commands if at == domain]
-            for verdict in await self._domains[domain].propose(*mine):
+            for verdict in await self._propose(domain, mine):
                 if isinstance(verdict, Refused):
                     raise _unexpected(verdict)
 
@@ -226,9 +248,16 @@ class TopicService:
             closing: list[Command] = [
                 CloseStream(stream=stream, limit=1) for stream in streams if domain_of(stream) == domain
             ]
-            for verdict in await self._domains[domain].propose(*closing):
+            for verdict in await self._propose(domain, closing):
                 if not isinstance(verdict, StreamClosed | Refused):
                     raise _unexpected(verdict)
+
+    async def _propose(self, domain: int, commands: Sequence[Command]) -> list[Verdict]:
+        """In slices (Q8)."""
+        verdicts: list[Verdict] = []
+        for first in range(0, len(commands), SLICE):
+            verdicts += await self._domains[domain].propose(*commands[first : first + SLICE])
+        return verdicts
 
     async def _ask(self, command: Command) -> Verdict:
         (verdict,) = await self._catalog.propose(command)
