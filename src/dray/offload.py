@@ -60,7 +60,10 @@ class ThreadOffload:
         self._calls.put(call)  # before a thread is made: a new one finds it and does not count as idle
         if len(self._threads) < self._limit and not self._idle.acquire(blocking=False):
             self._add_thread(call)
-        return await call.answer
+        try:
+            return await call.answer
+        finally:
+            del call  # an error holds this frame, and the call holds the error: freed at once, not by the collector
 
     def _add_thread(self, call: "_Call[T]") -> None:
         thread = threading.Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
@@ -124,6 +127,8 @@ class _Call(Generic[T]):
             self._tell(self._raise, error)
         else:
             self._tell(self._return, result)
+        finally:
+            del self  # as in `run`: whatever the call was about may be large
 
     def _tell(self, how: Callable[[V], None], what: V) -> None:
         try:

@@ -1,9 +1,11 @@
 """Threads for what blocks: bounded, apart, and never a reason to stay."""
 
 import asyncio
+import gc
 import subprocess
 import sys
 import threading
+import weakref
 
 import pytest
 
@@ -112,3 +114,28 @@ async def test_without_any_thread_the_caller_is_told(monkeypatch):
     monkeypatch.undo()
     assert await offload.run(int) == 0
     assert offload.close(30)
+
+
+async def test_what_a_failed_call_was_about_is_let_go_at_once():
+    """An error, its traceback and the call must make no cycle: a scratch buffer would wait for the collector."""
+    offload = ThreadOffload(1)
+    large = Large()
+    gone = weakref.ref(large)
+    gc.disable()
+    try:
+        with pytest.raises(ValueError, match="no"):
+            await offload.run(refuse, large)
+        await offload.run(int)  # the thread has let go of the call before this one
+        del large
+        assert gone() is None
+    finally:
+        gc.enable()
+        offload.close()
+
+
+class Large:
+    """Something that can be watched going."""
+
+
+def refuse(what: Large) -> None:
+    raise ValueError("no")
