@@ -18,7 +18,7 @@ from dray.machine.topics import Topic
 from dray.pace import Pace
 from dray.replica.freshness import Freshness
 from dray.servers.kafka import telemetry
-from dray.servers.kafka.epochs import epoch_error
+from dray.servers.kafka.epochs import UNCHECKED, epoch_error
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Endpoint, Services, check_count
 from dray.servers.kafka.messages.fetch import (
@@ -140,7 +140,8 @@ async def _read(topic: Topic, asked: FetchPartition, services: Services, fresh: 
         if not 0 <= asked.partition < topic.visible:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     stream = topic.streams[asked.partition]
-    return epoch_error(asked.current_leader_epoch, services.routing.epoch(stream)) or PartitionRead(
+    named = max(UNCHECKED, asked.current_leader_epoch)  # any negative one names none here, as in Kafka
+    return epoch_error(named, services.routing.epoch(stream)) or PartitionRead(
         stream=stream, offset=asked.fetch_offset, max_bytes=asked.partition_max_bytes
     )
 
