@@ -103,12 +103,12 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
         ports = _take_ports(stack, config)
         state = await _open_state(stack, config, open_objects)
         services = await _start_services(stack, config, state)
-        server = await _start_kafka(stack, config, services, state, ports.kafka)
         registration = _registration(config, ports.advertised)
-        await _register(state.metadata, registration)
+        await _register(state.metadata, registration)  # RG2: before anybody can ask
         watch = state.metadata.watch
         keeper = watch.start("registration", lambda: _keep_registered(state.metadata, registration))
         stack.push_async_callback(watch.stop, keeper)
+        server = await _start_kafka(stack, config, services, state, ports.kafka)
         await _start_http(stack, config, state, ports.http)
         stack.push_async_callback(_drain, server, services.produce)
         telemetry.BUILD.labels(dray.__version__).set(1)

@@ -11,6 +11,8 @@ recovery began a new log, in which offsets may have been given a second time.
 Invariants
     RG1  Every answer about a partition carries the same leader epoch, and a
          request with another one is told so: 74 below it, 75 above.
+    RG2  A broker that serves names itself, also in the moment between two of
+         its sessions: a client forgets a broker that an answer leaves out.
 """
 
 import hashlib
@@ -43,22 +45,36 @@ class Routing:
         self._leaders: dict[int, int] = {}
         self._known: tuple[int, ...] = ()
         self._changes = 0
+        self._own: Broker | None = None
+        """This very broker as it was registered last."""
 
     @property
     def broker_id(self) -> int:
         """The id of this very broker; -1 while it is not registered."""
-        session = self._catalog.session
-        own = None if session is None else self._catalog.machine.brokers.of_session(session.id)
+        own = self._registered()
         return -1 if own is None else own.broker_id
 
     def nodes(self, listener: str) -> list[Node]:
         """The live brokers that have this listener, by id."""
-        nodes = (_node(broker, listener) for broker in self._catalog.machine.brokers.all())
+        nodes = (_node(broker, listener) for _, broker in sorted(self._brokers().items()))
         return [node for node in nodes if node is not None]
+
+    def _brokers(self) -> dict[int, Broker]:
+        """The live brokers by id, this one among them even while it registers anew (RG2)."""
+        live = self._catalog.machine.brokers.live
+        own = self._registered()
+        return live if own is None or own.broker_id in live else {**live, own.broker_id: own}
+
+    def _registered(self) -> Broker | None:
+        session = self._catalog.session
+        found = None if session is None else self._catalog.machine.brokers.of_session(session.id)
+        if found is not None:
+            self._own = found
+        return self._own
 
     def leadership(self) -> int:
         """A number that is another one whenever leaders may have changed."""
-        brokers = tuple(self._catalog.machine.brokers.live)
+        brokers = tuple(self._brokers())
         if brokers != self._known:
             self._known, self._leaders = brokers, {}
             self._changes += 1
