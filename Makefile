@@ -2,9 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.done
-TEST_WORKERS ?= 2
+# One more than there are cores in CI: some tests wait, for a session to expire or a client to give up.
+TEST_WORKERS ?= 3
+# Neighbours share brokers and Spark sessions: a worker takes a run of them, and gives away what it has not begun.
+SHARED := -n $(TEST_WORKERS) --dist worksteal
 
-.PHONY: setup demo test test-peers quick check bench sim lock format clean
+.PHONY: setup demo test test-long test-peers quick check bench sim lock format clean
 
 setup: $(SETUP)
 
@@ -41,10 +44,14 @@ demo: $(SETUP)
 	$(BIN)/python examples/orders_in_sql.py "$$directory/dray-data"
 
 test: $(SETUP)
-	$(BIN)/python -m pytest -n $(TEST_WORKERS) -m "not peers"
+	$(BIN)/python -m pytest $(SHARED) -m "not peers and not long"
+
+# Histories of minutes and many seeds: what CI runs in a short form.
+test-long: $(SETUP)
+	$(BIN)/python -m pytest -m long
 
 quick: $(SETUP)
-	$(BIN)/python -m pytest -n $(TEST_WORKERS) -m "not peers and not slow" -q
+	$(BIN)/python -m pytest $(SHARED) -m "not peers and not slow and not long" -q
 
 check: $(SETUP)
 	$(BIN)/ruff check .
@@ -54,6 +61,8 @@ check: $(SETUP)
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.check_tree
 	$(BIN)/python -m tools.check_names
+	$(BIN)/python -m tools.check_doubles
+	$(BIN)/python -m tools.check_dead
 	$(BIN)/python -m tools.check_invariants
 	$(BIN)/python -m tools.check_requirements
 	$(BIN)/python -m tools.generate_kafka --check
@@ -62,13 +71,13 @@ check: $(SETUP)
 	$(BIN)/python -m tools.fuzz_kernel
 
 test-peers: $(SETUP)
-	$(BIN)/python -m pytest -m peers
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m peers
 
 bench: $(SETUP)
 	$(BIN)/python -m bench
 
 sim: $(SETUP)
-	$(BIN)/python -m dray.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),500) --first $(or $(FIRST),1) --jobs $(TEST_WORKERS)) $(if $(SCENARIO),--scenario $(SCENARIO))
+	$(BIN)/python -m dray.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),500) --first $(or $(FIRST),1) --jobs 2) $(if $(SCENARIO),--scenario $(SCENARIO))
 
 format: $(SETUP)
 	$(BIN)/ruff format .

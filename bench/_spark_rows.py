@@ -15,7 +15,8 @@ from dray.disk import DirectoryLock, LocalDisk
 from dray.ids import SystemEntropy
 from dray.machine.append import Append, pack_rows
 from dray.node.directory import DataDirectory
-from dray.node.metadata import Effects, MetadataOptions, serve_metadata
+from dray.node.metadata import Effects, MetadataOptions, run_metadata
+from dray.node.owning import Owned
 from dray.objects.cluster import bind
 from dray.objects.files import FileObjects
 from dray.offload import ThreadOffload
@@ -45,7 +46,7 @@ async def fill(root: Path, rows: int) -> None:
         await objects.open()
         await bind(objects, identity.cluster_id)
         options = MetadataOptions(checkpoint_due_bytes=1 << 40)
-        async with serve_metadata(directory, identity, effects, options) as served:
+        async with run_metadata(Owned(directory=directory), identity, effects, options) as served:
             catalog = served.domains.catalog
             topics = TopicService(domains=served.domains, entropy=effects.entropy, clock=effects.clock)
             topic = await topics.create(NewTopic(name="t", partitions=STREAMS, replication_factor=1, configs={}))

@@ -14,7 +14,8 @@ from dray.disk import DirectoryLock, LocalDisk
 from dray.ids import SystemEntropy
 from dray.machine.append import Append, pack_rows
 from dray.node.directory import DataDirectory
-from dray.node.metadata import Effects, MetadataOptions, serve_metadata
+from dray.node.metadata import Effects, MetadataOptions, run_metadata
+from dray.node.owning import Owned
 from dray.offload import ThreadOffload
 from dray.replica.checkpointer import Checkpointer
 from dray.replica.checkpoints import FileCheckpoints
@@ -36,7 +37,7 @@ async def metadata(root: Path):
     options = MetadataOptions(checkpoint_due_bytes=1 << 40)
     try:
         identity = directory.claim(effects.disk, effects.entropy)
-        async with serve_metadata(directory, identity, effects, options) as running:
+        async with run_metadata(Owned(directory=directory), identity, effects, options) as running:
             yield running, directory, effects
     finally:
         lock.release()

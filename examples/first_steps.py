@@ -1,4 +1,4 @@
-"""A broker is started, written to, killed and started again; nothing is lost.
+"""A broker is started, written to, killed and started again; nothing is lost, and a consumer goes on where it was.
 
 Run it with `make demo`, or `python examples/first_steps.py [DIR]`.
 """
@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer
 
 RECORDS = 10_000
 TOPIC = "orders"
@@ -43,18 +43,18 @@ def produce(address: str, first: int, count: int) -> int:
     return acknowledged
 
 
-def consume(address: str, expected: int) -> int:
-    """Read the topic from its start; returns how many records came, in order and each once."""
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "demo", "enable.auto.commit": False})
-    consumer.assign([TopicPartition(TOPIC, 0, 0)])
-    read = 0
-    while read < expected:
-        for message in consumer.consume(1_000, timeout=5) or sys.exit("the broker sent nothing for 5 s"):
-            if message.error() or message.offset() != read or message.value() != f"order {read}".encode():
-                raise SystemExit(f"expected order {read}, got {message.error() or message.value()}")
-            read += 1
-    consumer.close()
-    return read
+def consume(address: str, group: str, start: int, end: int) -> int:
+    """Read on where a group was; returns how many records came, from `start` to `end`, in order and each once."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": group, "auto.offset.reset": "earliest"})
+    consumer.subscribe([TOPIC])
+    following = start
+    while following < end:
+        for message in consumer.consume(1_000, timeout=20) or sys.exit("the broker sent nothing for 20 s"):
+            if message.error() or message.offset() != following or message.value() != f"order {following}".encode():
+                raise SystemExit(f"expected order {following}, got {message.error() or message.value()}")
+            following += 1
+    consumer.close()  # says how far it has come, and leaves the group
+    return following - start
 
 
 def main(directory: Path) -> None:
@@ -64,15 +64,15 @@ def main(directory: Path) -> None:
     acknowledged = produce(address, 0, RECORDS)
     print(f"  {acknowledged:,} records acknowledged: each is in an object and in the log, both synced")
     print("3. consume them")
-    print(f"  {consume(address, acknowledged):,} records read, in order, each once")
+    print(f"  {consume(address, 'billing', 0, acknowledged):,} records read by the group billing, each once")
     print("4. kill -9")
     broker.send_signal(signal.SIGKILL)
     broker.wait()
     print("5. start again on the same directory")
     broker, address = start(directory)
-    print(f"  {consume(address, acknowledged):,} records are there: nothing was lost")
-    more = produce(address, RECORDS, 1_000)
-    print(f"  and {consume(address, acknowledged + more):,} after {more:,} more")
+    print(f"  {consume(address, 'audit', 0, acknowledged):,} records are there: nothing was lost")
+    end = acknowledged + produce(address, RECORDS, 1_000)
+    print(f"  billing goes on where it was: {consume(address, 'billing', acknowledged, end):,} more")
     broker.send_signal(signal.SIGTERM)
     print(f"6. SIGTERM: exit code {broker.wait()}")
 

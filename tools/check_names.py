@@ -28,8 +28,8 @@ OTHER_UNITS: Final = re.compile(
     r"(?:_total)?$"
 )
 DECLARES: Final = re.compile(
-    r"\btelemetry\.(?:counter|gauge|histogram|event)\("
-    r"|from dray\.telemetry import .*\b(?:counter|gauge|histogram|event)\b"
+    r"\btelemetry\.(?:counter|gauge|alias|histogram|event)\("
+    r"|from dray\.telemetry import .*\b(?:counter|gauge|alias|histogram|event)\b"
 )
 
 

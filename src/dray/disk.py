@@ -27,6 +27,7 @@ from typing import Protocol
 from dray.buffers import Buffer
 from dray.errors import Conflict, Corrupt, DrayError, Invalid, Kind, NotFound, Unavailable
 
+_COPY_BYTES = 1 << 20
 _IOV_MAX = 1024  # Linux; a longer list is written in several calls
 
 
@@ -126,6 +127,14 @@ class Disk(Protocol):
 
     def sync_file(self, path: Path) -> None:
         """Make a file durable that someone else may have written."""
+        ...
+
+    def write_again(self, path: Path, start: int) -> None:
+        """Write the bytes from `start` on once more, as they are, and make the file durable.
+
+        For bytes of whose sync nobody knows: if one failed, the kernel shows
+        them still and takes them for written, and another sync writes nothing (D2).
+        """
         ...
 
     def list(self, path: Path) -> list[str]:
@@ -267,6 +276,24 @@ class LocalDisk:
     def sync_file(self, path: Path) -> None:
         self._sync(path, 0)
 
+    def write_again(self, path: Path, start: int) -> None:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise _translate(error, path) from error
+        try:
+            while part := os.pread(fd, _COPY_BYTES, start):
+                start += os.pwrite(fd, part, start)
+        except OSError as error:
+            os.close(fd)
+            raise _translate(error, path) from error
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            raise SyncFailed("the disk did not take the bytes", path=path, errno=error.errno) from error
+        finally:
+            os.close(fd)
+
     def _sync(self, path: Path, flags: int) -> None:
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
@@ -290,6 +317,18 @@ class LocalDisk:
 
 class DirectoryInUse(Conflict):
     """Another process owns the directory: stop it, or choose another directory."""
+
+
+class Lock(Protocol):
+    """Owns a directory until it is released."""
+
+    def release(self) -> None: ...
+
+
+class TakeLock(Protocol):
+    """Own a directory from now on; `DirectoryInUse` if another process does."""
+
+    def __call__(self, directory: Path) -> Lock: ...
 
 
 class DirectoryLock:

@@ -74,6 +74,11 @@ def gauge(name: str, description: str, labels: Sequence[str] = ()) -> Gauge:
     return Gauge(name, description, labels, registry=REGISTRY)
 
 
+def alias(name: str, description: str, labels: Sequence[str] = ()) -> Gauge:
+    """Declare a gauge under a name that tools of others look for, beside one of ours."""
+    return Gauge(name, description, labels, registry=REGISTRY)
+
+
 def histogram(name: str, description: str, buckets: Sequence[float], labels: Sequence[str] = ()) -> Histogram:
     """Declare a histogram; the name ends in its unit, `_seconds` or `_bytes`."""
     _declare(name, description)

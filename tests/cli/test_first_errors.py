@@ -14,6 +14,9 @@ from tests.disk.mounts import small_filesystem
 ANY = ("--kafka", "0", "--http", "0")
 
 
+pytestmark = pytest.mark.slow  # nearly every test starts a process or two
+
+
 @pytest.fixture
 def taken() -> Iterator[int]:
     """A port that somebody listens on."""

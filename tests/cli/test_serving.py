@@ -23,6 +23,8 @@ DRAYD = str(Path(sys.executable).with_name("drayd"))
 ANY = ("--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0")
 STOP_S = 30
 
+pytestmark = pytest.mark.slow  # each test starts a broker
+
 
 @dataclass
 class Serving:

@@ -21,9 +21,9 @@ from dray.cli.settings import SECTIONS
 from dray.clock import SystemClock
 from dray.config import load, parse_set
 from dray.ids import SeededEntropy
-from dray.node.broker import run_broker
+from dray.node.roles.broker import run_broker
 from dray.objects.files import FileObjects
-from dray.objects.opening import Effects, StoreOptions
+from dray.objects.opening import StoreEffects, StoreOptions
 from dray.objects.retry import LOCAL, RetryingObjects, RetryPolicy
 from dray.sim.objects import FaultyObjects, ObjectFaults
 from tests.durability.daemon import START_S, STOP_S
@@ -170,7 +170,7 @@ async def _serve(data: Path, seed: int, kind: str, given: list[str]) -> None:
         given += ["objects.url=s3://anywhere", "wal.linger=20ms"]
     gates: list[_Gate] = []
 
-    async def open_store(address: str, options: StoreOptions, effects: Effects) -> RetryingObjects:
+    async def open_store(address: str, options: StoreOptions, effects: StoreEffects) -> RetryingObjects:
         files = FileObjects(data / "objects", effects.disk, effects.offload, effects.entropy)
         await files.open()
         gates.append(_Gate(files, seed))

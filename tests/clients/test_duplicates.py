@@ -114,7 +114,10 @@ def check(sender: Deliveries, sent: dict[bytes, int], found: dict[bytes, list[Wr
         identities = [(one.producer, one.epoch) for one in writings]
         assert len(set(identities)) == len(identities), f"{value!r} twice under one id: {writings}"
     for value, offset in sender.offsets.items():
-        assert offset in [one.offset for one in found[value]], f"{value!r} was acknowledged and is not there"
+        places = [one.offset for one in found[value]]
+        told = [offset] if offset is not None else places  # librdkafka knows that it is there, and not where
+        assert places, f"{value!r} was acknowledged and is not there"
+        assert set(told) <= set(places), f"{value!r} was acknowledged elsewhere"
     check_sequences(one for writings in found.values() for one in writings)
     twice = [value for value, writings in found.items() if len(writings) > 1]
     print(f"under two ids: {len(twice)} values, of them acknowledged {len(set(twice) & set(sender.offsets))}")
@@ -178,6 +181,11 @@ async def make_topic(bootstrap: str) -> None:
         await ask.create(TOPIC, PARTITIONS)
 
 
+def long_form(*values: object):
+    """For `make test-long` alone."""
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
 def exactly_once(sender: Deliveries, sent: dict[bytes, int], found: dict[bytes, list[Writing]]) -> None:
     assert not sender.failed
     assert {value: [one.offset for one in writings] for value, writings in found.items()} == {
@@ -193,20 +201,19 @@ def test_a_producer_that_gives_nothing_up_stores_every_record_exactly_once(tmp_p
         exactly_once(*live_through(broker, SEED, hardships, longest_s=2.0))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["local", "remote"])
-@pytest.mark.parametrize("seed", range(SEED + 1, SEED + 4))
+@pytest.mark.parametrize(("seed", "steps"), [(SEED + 1, 4), *(long_form(SEED + n, 10) for n in (1, 2, 3))])
 def test_no_record_is_stored_twice_under_one_epoch_by_a_producer_that_gives_up(
-    tmp_path: Path, kind: str, seed: int
+    tmp_path: Path, kind: str, seed: int, steps: int
 ) -> None:
     """R-092, R-097, R-098, R-100: it goes on with the next records while the broker still tries to store those."""
     with FailingBroker(tmp_path, seed, remote=kind == "remote") as broker:
-        live_through(broker, seed, drawn(seed, 10, kind), longest_s=4.5, message_timeout_ms=3000)
+        live_through(broker, seed, drawn(seed, steps, kind), longest_s=4.5, message_timeout_ms=3000)
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("steps", [4, long_form(10)])
 @pytest.mark.parametrize("kind", ["local", "remote"])
-def test_in_a_long_hardship_every_record_is_stored_exactly_once(tmp_path: Path, kind: str) -> None:
+def test_in_a_long_hardship_every_record_is_stored_exactly_once(tmp_path: Path, kind: str, steps: int) -> None:
     """R-092, R-097, R-098, R-100: on the defaults nothing times out, so nothing may be there twice under any id."""
     with FailingBroker(tmp_path, SEED, remote=kind == "remote") as broker:
-        exactly_once(*live_through(broker, SEED, drawn(SEED, 10, kind), longest_s=3.0))
+        exactly_once(*live_through(broker, SEED, drawn(SEED, steps, kind), longest_s=3.0))

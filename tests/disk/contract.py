@@ -127,6 +127,16 @@ class DiskContract:
             file.write([b"2"])
         assert disk.read(root / "a") == b"1"
 
+    def test_bytes_that_are_written_again_are_as_they_were(self, disk: Disk, root: Path) -> None:
+        """D2"""
+        content = bytes(range(256)) * 10_000
+        _write(disk, root / "a", content)
+        for start in (0, 5, len(content), len(content) + 5):
+            disk.write_again(root / "a", start)
+            assert disk.read(root / "a") == content
+        with pytest.raises(NotFound):
+            disk.write_again(root / "nothing", 0)
+
     def test_a_stat_tells_size_and_age(self, disk: Disk, root: Path) -> None:
         _write(disk, root / "a", b"123")
         found = disk.stat(root / "a")

@@ -9,7 +9,7 @@ from dray.clock import SystemClock
 from dray.errors import Unavailable
 from dray.fetch.cache import ObjectCache
 from dray.fetch.errors import OffsetOutOfRange, StreamGone
-from dray.fetch.plan import PartitionRead
+from dray.fetch.plan import PartitionRead, Planner
 from dray.fetch.service import Failed, Fetched, FetchService
 from dray.fetch.settings import FetchSettings
 from dray.ids import SystemEntropy
@@ -90,6 +90,57 @@ async def test_a_fetch_waits_for_min_bytes_over_all_its_partitions():
             assert not waiting.done()
         await here.write([(three, piece)])
         assert [answer.size for answer in await waiting] == [len(piece)] * 3
+
+
+async def test_a_fetch_that_waits_looks_only_at_what_was_touched(monkeypatch):
+    """F20: and has all of it in the end."""
+    looked: list[StreamId] = []
+    look_at = Planner.look_at
+
+    def counted(self, stream, *args, **kwargs):
+        looked.append(stream)
+        return look_at(self, stream, *args, **kwargs)
+
+    async with world(partitions=40) as here:
+        piece = batch()
+        asked = [(stream, 0, MIB) for stream in here.streams]
+        waiting = asyncio.create_task(here.fetch(*asked, min_bytes=10 * len(piece), max_wait_ms=LONG_MS))
+        await turns()
+        monkeypatch.setattr(Planner, "look_at", counted)
+        for number in range(9):
+            await here.write([(here.streams[number % 3], piece)])
+            await turns()
+        assert not waiting.done()
+        assert looked == [], "sums were enough"
+        await here.write([(here.streams[7], piece)])
+        sizes = [answer.size // len(piece) for answer in await waiting]
+        assert sizes[:8] == [3, 3, 3, 0, 0, 0, 0, 1]
+        assert len(looked) == 40, "one plan, for the answer"
+
+
+async def test_what_was_touched_before_the_deadline_is_in_the_answer():
+    """R-117, F20: too little to end the wait, and sent at its end."""
+    async with world() as here:
+        piece = batch()
+        waiting = asyncio.create_task(here.fetch_one(here.streams[0], 0, min_bytes=MIB, max_wait_ms=500))
+        await turns()
+        await here.write([(here.streams[0], piece)])
+        assert (await waiting).size == len(piece)
+
+
+async def test_limits_that_are_reached_end_the_wait():
+    """R-117, F20: what has no room for more is sent, though it is less than was asked for."""
+    async with world() as here:
+        one, two, _ = here.streams
+        piece = batch()
+        limit = 2 * len(piece) - 1
+        asked = [(one, 0, limit), (two, 0, limit)]
+        waiting = asyncio.create_task(here.fetch(*asked, min_bytes=limit, max_bytes=limit, max_wait_ms=LONG_MS))
+        for stream in (one, two):
+            await turns()
+            assert not waiting.done()
+            await here.write([(stream, piece)])
+        assert [answer.size for answer in await waiting] == [len(piece), 0]
 
 
 async def test_at_the_deadline_there_is_what_there_is():

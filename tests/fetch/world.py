@@ -5,25 +5,25 @@ import random
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
-from dray.clock import ManualClock, SystemClock
+from dray.clock import ManualClock
 from dray.fetch.cache import ObjectCache
-from dray.fetch.offsets import OffsetService
+from dray.fetch.offsets import OffsetLookup
 from dray.fetch.plan import PartitionRead
 from dray.fetch.service import FetchService
 from dray.fetch.settings import FetchSettings
-from dray.ids import SeededEntropy
 from dray.log.memory import MemoryLog
 from dray.machine.append import Append, pack_rows
 from dray.machine.names import StreamId, wal_id
+from dray.node.services import ServiceSettings, run_services
 from dray.objects.memory import MemoryObjects
 from dray.objects.paths import WalName
-from dray.offload import InlineOffload
 from dray.records import Codec, NewRecord, build_batch, one_batch, records_of
 from dray.replica.domains import Domains
 from dray.replica.replica import Replica
 from dray.replica.writer import Timing
-from dray.topics.service import NewTopic, TopicService
+from dray.topics.service import NewTopic
 from dray.wal import codec
+from tests.plane import plane_of
 from tests.replica.domain import new_log, replica_on
 
 T0 = 1_700_000_000_000
@@ -122,7 +122,7 @@ class World:
     objects: CountedObjects
     clock: ManualClock
     service: FetchService
-    offsets: OffsetService
+    offsets: OffsetLookup
     cache: ObjectCache
     streams: list[StreamId]
     log: DelayedLog
@@ -205,19 +205,16 @@ async def world(
     handle = DelayedLog(shared.handle())
     clock = ManualClock(wall_ms=T0)
     store = objects or CountedObjects()
-    cache = ObjectCache(chosen.cache_bytes)
     async with AsyncExitStack() as stack:
         replica = await stack.enter_async_context(replica_on(handle, name, timing=CALM).running())
         await replica.open_session()
-        domains = Domains({0: replica})
-        topics = TopicService(domains=domains, entropy=SeededEntropy(name), clock=SystemClock())
+        plane = plane_of(Domains({0: replica}), store, clock, name)
+        services = await stack.enter_async_context(run_services(plane, ServiceSettings(fetch=chosen, upkeep=False)))
         if log is None:
             wanted = NewTopic(name="orders", partitions=partitions, replication_factor=1, configs={})
-            streams = list((await topics.create(wanted)).streams)
+            streams = list((await services.topics.create(wanted)).streams)
         else:
-            streams = list((await topics.find("orders")).streams)
-        service = FetchService(domains=domains, objects=store, clock=clock, settings=chosen, cache=cache)
-        stack.push_async_callback(service.close)
+            streams = list((await services.topics.find("orders")).streams)
         yield World(
-            replica, store, clock, service, OffsetService(service, InlineOffload()), cache, streams, handle
+            replica, store, clock, services.fetch, services.log_offsets, services.cache, streams, handle
         )  # fmt: skip

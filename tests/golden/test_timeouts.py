@@ -8,7 +8,7 @@ import pytest
 
 from dray.buffers import Buffer
 from dray.objects.memory import MemoryObjects
-from dray.objects.opening import Effects, StoreOptions
+from dray.objects.opening import StoreEffects, StoreOptions
 from dray.objects.retry import LOCAL, RetryingObjects
 from dray.servers.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from dray.testing import broker
@@ -33,7 +33,7 @@ def slow() -> Iterator[tuple[str, threading.Event]]:
     """The address of a broker, and what lets its store go on."""
     Slow.let_go = let_go = threading.Event()
 
-    async def open_store(address: str, options: StoreOptions, effects: Effects) -> RetryingObjects:
+    async def open_store(address: str, options: StoreOptions, effects: StoreEffects) -> RetryingObjects:
         return RetryingObjects(Slow(effects.clock), effects.clock, effects.entropy, LOCAL)
 
     with broker(topics__auto_create="false", open_objects=open_store) as running:

@@ -2,15 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from dray.errors import Unavailable
-from dray.groups.errors import BadGroupId, UnknownGroup, UnknownMember
+from dray.groups.errors import BadGroupId
 from dray.groups.offsets import (
     BYTES,
     NOTHING,
+    TRIES,
     CommitCode,
+    Committer,
     FetchedOffset,
     OffsetService,
     OffsetToCommit,
@@ -19,8 +22,10 @@ from dray.groups.offsets import (
 from dray.groups.placement import BUCKETS, bucket_of, domain_of_group
 from dray.log.memory import MemoryLog
 from dray.log.port import Position
+from dray.machine.groups.codes import GroupCode
 from dray.replica.errors import CommitUnknown, NotServing
 from dray.replica.writer import Timing
+from tests.replica.test_closing import SlowLog, until
 from tests.retention.shop import Broker, Cluster
 
 
@@ -172,17 +177,16 @@ async def test_members_and_generations_are_refused(cluster):
     async with cluster.broker() as broker:
         await broker.topic(partitions=4)
         service = offsets_of(broker)
-        before = cluster.entries()
-        with pytest.raises(UnknownGroup):
-            await service.commit("g", {ORDERS[0]: at(1)}, generation=3, member="m")
-        with pytest.raises(UnknownGroup):
-            await service.commit("g", {ORDERS[0]: at(1)}, generation=0)
+        stranger = Committer(group="g", generation=3, member="m")
+        unknown = {ORDERS[0]: GroupCode.UNKNOWN_GROUP}
+        assert await service.commit(stranger, {ORDERS[0]: at(1)}) == unknown
+        assert await service.commit(Committer(group="g", generation=0), {ORDERS[0]: at(1)}) == unknown
         with pytest.raises(BadGroupId):
             await service.commit("ä" * 16_384, {ORDERS[0]: at(1)})
-        assert cluster.entries() == before
-        assert await service.commit("g", {ORDERS[0]: at(1)}, member="m") == {ORDERS[0]: CommitCode.COMMITTED}
-        with pytest.raises(UnknownMember):
-            await service.commit("g", {ORDERS[0]: at(2)}, generation=3, member="m")
+        assert await service.commit(Committer(group="g", member="m"), {ORDERS[0]: at(1)}) == {
+            ORDERS[0]: CommitCode.COMMITTED
+        }
+        assert await service.commit(stranger, {ORDERS[0]: at(2)}) == {ORDERS[0]: GroupCode.UNKNOWN_MEMBER}
 
 
 async def test_a_large_commit_goes_in_parts_that_an_entry_takes(cluster):
@@ -210,7 +214,7 @@ async def test_what_is_not_surely_durable_is_not_called_committed(cluster, error
         await broker.topic(partitions=4)
         service = offsets_of(broker)
 
-        async def fail(*commands: object) -> None:
+        async def fail(*commands: object, **how: object) -> None:
             raise error
 
         replica = broker.domains[domain_of_group("g", 3)]
@@ -239,6 +243,80 @@ async def test_commits_of_many_brokers_at_once_lose_none(cluster):
         await asyncio.gather(*(climb(broker, partition) for broker, partition in pairs))
         for broker in (one, two):
             assert await offsets_of(broker).fetch_all("g") == dict.fromkeys(ORDERS, FetchedOffset(offset=24))
+
+
+@asynccontextmanager
+async def two_brokers(cluster: Cluster, **options) -> AsyncIterator[tuple[Broker, Broker, SlowLog]]:
+    """With a topic and open sessions; the group's entries of the first one can be held."""
+    async with cluster.broker(**options) as one, cluster.broker("broker-2", **options) as two:
+        await one.topic(partitions=4)
+        await two.catalog.sync()
+        held = one.domains[domain_of_group("g", 3)]
+        for replica in (held, two.domains[domain_of_group("g", 3)], two.catalog):
+            await replica.open_session()
+        log = SlowLog(held.log)
+        held._writer._log = log
+        yield one, two, log
+        log.gate.set()
+
+
+async def test_a_commit_that_the_network_held_is_proposed_again_while_its_client_waits(cluster):
+    """RT23, C4: whoever waits is the newest, however long its entry was under way; its neighbours go in once."""
+    async with two_brokers(cluster) as (one, two, log):
+        log.gate.clear()
+        waiting = asyncio.create_task(offsets_of(one).commit("g", {ORDERS[0]: at(45), ORDERS[1]: at(7)}))
+        await until(lambda: log.waiting == 1)
+        assert await offsets_of(two).commit("g", {ORDERS[0]: at(46)}) == {ORDERS[0]: CommitCode.COMMITTED}
+        before = cluster.entries()
+        log.gate.set()
+        assert await waiting == dict.fromkeys(ORDERS[:2], CommitCode.COMMITTED)
+        assert cluster.entries() == before + 2, "the entry that was held, and one more"
+        told = await offsets_of(two).fetch("g", ORDERS[:2])
+        assert [told[partition].offset for partition in ORDERS[:2]] == [45, 7]
+
+
+async def test_a_stale_commit_whose_client_is_gone_is_left_alone(cluster):
+    """RT23, R-043: the client committed through another broker, so 45 after 46 is nobody's wish."""
+    async with two_brokers(cluster) as (one, two, log):
+        log.gate.clear()
+        waiting = asyncio.create_task(offsets_of(one).commit("g", {ORDERS[0]: at(45)}))
+        await until(lambda: log.waiting == 1)
+        waiting.cancel()  # as its connection is gone
+        assert await offsets_of(two).commit("g", {ORDERS[0]: at(46)}) == {ORDERS[0]: CommitCode.COMMITTED}
+        log.gate.set()
+        await until(lambda: log.waiting == 0)
+        assert await offsets_of(one).commit("g", {ORDERS[1]: at(1)}) == {ORDERS[1]: CommitCode.COMMITTED}
+        for broker in (one, two):
+            assert (await offsets_of(broker).fetch("g", ORDERS[:1]))[ORDERS[0]].offset == 46
+
+
+async def test_a_stale_commit_that_is_too_old_is_left_to_its_client(cluster):
+    """RT23, RP8: it gets no younger by being proposed again."""
+    timing = Timing(ttl_ms=60_000, keepalive_ms=20_000, settle_ms=30_000, wait_ms=5_000)
+    async with two_brokers(cluster, timing=timing) as (one, two, log):
+        log.gate.clear()
+        waiting = asyncio.create_task(offsets_of(one).commit("g", {ORDERS[0]: at(45)}))
+        await until(lambda: log.waiting == 1)
+        assert await offsets_of(two).commit("g", {ORDERS[0]: at(46)}) == {ORDERS[0]: CommitCode.COMMITTED}
+        cluster.clock.advance(6_000)
+        log.gate.set()
+        assert await waiting == {ORDERS[0]: CommitCode.FAILED}
+        assert (await offsets_of(one).fetch("g", ORDERS[:1]))[ORDERS[0]].offset == 46
+
+
+async def test_a_commit_that_others_are_always_ahead_of_is_given_up_in_the_end(cluster):
+    """RT23: a bounded number of tries, and the client is told to try again."""
+    async with two_brokers(cluster) as (one, two, log):
+        log.gate.clear()
+        waiting = asyncio.create_task(offsets_of(one).commit("g", {ORDERS[0]: at(45)}))
+        for number in range(TRIES):
+            await until(lambda: log.waiting == 1 or waiting.done())
+            await offsets_of(two).commit("g", {ORDERS[0]: at(100 + number)})
+            log.gate.set()
+            await until(lambda: log.waiting == 0)
+            log.gate.clear()
+        assert await waiting == {ORDERS[0]: CommitCode.STALE}
+        assert (await offsets_of(two).fetch("g", ORDERS[:1]))[ORDERS[0]].offset == 100 + TRIES - 1
 
 
 def test_groups_spread_over_the_data_domains_and_stay_where_they_are():

@@ -28,6 +28,7 @@ from dray.servers.kafka.messages.offset_fetch import (
 )
 from dray.servers.kafka.support import APIS
 from tests.golden.asking import batch, fetch_request, produce_request, schema
+from tests.hostile.group_frames import group_messages
 from tests.kafka.wire import request_bytes
 
 TOPIC = "fuzzed"
@@ -77,6 +78,7 @@ _MESSAGES = {
     ),
     20: DeleteTopicsRequest(topics=[DeleteTopicState(name="nobody")], topic_names=["nobody"]),
     22: InitProducerIdRequest(transactional_id=None),
+    **group_messages(TOPIC),
 }
 
 

@@ -14,7 +14,8 @@ import pytest
 
 from dray.clock import ManualClock
 from dray.offload import InlineOffload
-from dray.produce.rules import RuleBook
+from dray.produce.intake import Intake
+from dray.produce.unpacking import Unpacking
 from dray.records import Codec, NewRecord, ScratchPool, build_batch
 from dray.servers.kafka.apis.produce import ENDPOINT
 from dray.servers.kafka.codec import decode
@@ -26,7 +27,6 @@ from dray.servers.kafka.messages.response_header import CODEC as RESPONSE_HEADER
 from dray.servers.kafka.server import Core
 from dray.servers.kafka.settings import Limits
 from dray.servers.kafka.support import Api, Matrix
-from dray.servers.kafka.unpack import Unpacking
 from dray.topics.service import NewTopic
 from tests.kafka.test_connection import MemoryTransport, settle
 from tests.kafka.wire import API_VERSIONS_ROW, HEARTBEAT, PRODUCE, heartbeat, heartbeat_api, produce_api, request_bytes
@@ -100,8 +100,10 @@ async def side(
         for name, configs in TOPICS.items():
             await one.topics.create(NewTopic(name=name, partitions=2, replication_factor=1, configs=configs))
         services = SimpleNamespace(
-            topics=one.topics, produce=one.produce, domains=one.domains, rules=RuleBook(), clock=clock,
-            scratch=ScratchPool(1 << 20), unpacking=Unpacking(offload or InlineOffload(), 2),
+            topics=one.topics, produce=one.produce, domains=one.domains, clock=clock,
+            intake=Intake(
+                clock=clock, unpacking=Unpacking(offload or InlineOffload(), 2), scratch=ScratchPool(1 << 20)
+            ),
         )  # fmt: skip
         taken: list[bool] = []
         endpoint = replace(ENDPOINT, plain=watched(taken) if plain else None)
@@ -278,6 +280,20 @@ async def test_an_answer_waits_for_the_ones_before_it() -> None:
         while len(one.transport.sent) < 2:
             await asyncio.sleep(0)
         assert [struct.unpack_from(">i", frame, 4)[0] for frame in one.transport.sent] == [1, 2]
+
+
+async def test_answers_that_are_there_together_leave_together() -> None:
+    """KP13: a connection is told once of all its answers of a turn, and they keep their order."""
+    async with side(gated=True) as one:
+        one.send(request({"plain": {0: batch(b"first")}}), 1)
+        await one.objects.put_count(1)
+        for number in (2, 3, 4):
+            one.send(request({"plain": {number % 2: batch(b"%d" % number)}}), number)
+        one.objects.open_all()
+        answers = await one.answered(4)
+        assert [number for number, _ in answers] == [1, 2, 3, 4]
+        assert len(one.transport.sent) == 2, "one write for each of the two objects"
+        assert one.nothing_is_held()
 
 
 async def test_an_answer_that_lets_the_next_request_in_harms_no_queue() -> None:

@@ -2,10 +2,10 @@
 
 import asyncio
 
+from dray.servers.kafka.admission.relief import Relief
 from dray.servers.kafka.handler import Context
 from dray.servers.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from dray.servers.kafka.messages.produce import ProduceRequest, ProduceResponse
-from dray.servers.kafka.relief import Relief
 from tests.kafka.wire import (
     HEARTBEAT,
     PRODUCE,

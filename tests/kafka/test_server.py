@@ -19,7 +19,7 @@ from dray.servers.kafka.messages.fetch import SCHEMA as FETCH
 from dray.servers.kafka.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from dray.servers.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from dray.servers.kafka.messages.produce import ProduceRequest, ProduceResponse
-from dray.servers.kafka.server import CannotListen, Listener
+from dray.servers.kafka.server import CannotListen, Listening
 from dray.servers.kafka.support import Matrix
 from tests.kafka.wire import (
     HEARTBEAT,
@@ -462,7 +462,7 @@ async def test_a_stop_does_not_wait_for_who_only_waits_for_something_new() -> No
 async def test_an_address_that_is_taken_is_named_in_the_error() -> None:
     async with running() as run:
         with pytest.raises(CannotListen, match=f"port={run.port}"):
-            await run.server.listen(Listener(name="second", host="127.0.0.1", port=run.port))
+            await run.server.listen(Listening(name="second", host="127.0.0.1", port=run.port))
 
 
 async def test_what_the_block_raises_goes_on_as_itself() -> None:

@@ -88,6 +88,17 @@ async def test_two_hundred_liars_cost_little_memory_and_disturb_nobody() -> None
         assert run.core.budget.held_bytes <= 201 * 16 * KIB
 
 
+async def test_four_zero_bytes_close_their_connection_at_once() -> None:
+    """R-075: as by Kafka; nobody waits for the rest of a request that cannot be one."""
+    async with running(heartbeat_api(echo)) as run:
+        stranger, known = await run.connect(), await run.connect()
+        stranger.writer.write(bytes(4))
+        assert await stranger.closed()
+        await known.ask(HEARTBEAT, 4, heartbeat())
+        known.writer.write(bytes(4))
+        assert await known.closed()
+
+
 async def test_a_frame_with_more_elements_than_bytes_closes_its_connection_only() -> None:
     """R-075: counts beyond the bytes that are left."""
     async with running(heartbeat_api(echo), produce_api(taken)) as run:

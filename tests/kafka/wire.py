@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import cast
 
 from dray.clock import Clock, SystemClock
+from dray.servers.kafka.admission.relief import Pressure
 from dray.servers.kafka.codec import Message, decode, encode
 from dray.servers.kafka.error_codes import ErrorCode, Family
 from dray.servers.kafka.handler import Context, Endpoint, Services
@@ -20,8 +21,7 @@ from dray.servers.kafka.messages.produce import PartitionProduceData, ProduceReq
 from dray.servers.kafka.messages.request_header import CODEC as REQUEST_HEADER
 from dray.servers.kafka.messages.request_header import RequestHeader
 from dray.servers.kafka.messages.response_header import CODEC as RESPONSE_HEADER
-from dray.servers.kafka.relief import Pressure
-from dray.servers.kafka.server import KafkaServer, Listener
+from dray.servers.kafka.server import KafkaServer, Listening
 from dray.servers.kafka.settings import Limits
 from dray.servers.kafka.support import APIS, Api, Matrix, Operation, Resource
 
@@ -167,7 +167,7 @@ async def running(
         services=NO_SERVICES, clock=clock or SystemClock(), limits=limits, matrix=matrix, pressure=pressure
     )
     async with server:
-        _, port = await server.listen(Listener(name="client", host="127.0.0.1", port=0))
+        _, port = await server.listen(Listening(name="client", host="127.0.0.1", port=0))
         run = Running(server, port)
         try:
             yield run

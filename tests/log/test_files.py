@@ -19,7 +19,7 @@ from dray.log import telemetry
 from dray.log.files import FileLog
 from dray.log.port import BEFORE_ALL, Log, LostReply, Position, Trimmed
 from dray.log.reader import LogDamaged, survey
-from dray.log.repair import repair
+from dray.log.salvage import salvage
 from dray.log.segment import HEADER, RECORD, NewerFormat, encode_header, encode_record, first_of, segment_name
 from dray.offload import ThreadOffload
 from tests.log.contract import LogContract, fill, take, take_upto
@@ -241,36 +241,33 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-async def test_damage_is_refused_untouched_and_can_be_repaired_to_a_prefix(tmp_path: Path, damage) -> None:
-    """LG11, LG14: the error names file, position and the way out; the repair keeps everything aside."""
+async def test_damage_is_refused_untouched_and_what_lies_before_it_can_be_read(tmp_path: Path, damage) -> None:
+    """LG11, LG14: the error names file, position and the way out; salvage tells the prefix and changes nothing."""
     directory = tmp_path / "log"
     write_log(directory, BATCHES, SEGMENTS)
     damage(directory)
     before = contents(directory)
     with pytest.raises(LogDamaged, match=rf"drayd admin meta recover {directory} file=\S+\.log position=\d+"):
         await reopened(directory)
+    found = salvage(directory, LocalDisk())
+    assert found.reason is not None
+    assert (found.log.first, found.log.last) == (1, DAMAGES[damage])
+    assert [entry async for _, entry in found.log.follow(Position(0))] == ENTRIES[: found.log.last]
+    assert found.lost_bytes > 0 or damage in (
+        lose_segment,
+        lose_header_of_last,
+        drop_whole_record_of_older,
+        empty_older,
+    )
     assert contents(directory) == before
-    outcome = repair(directory, LocalDisk())
-    assert outcome.aside is not None
-    assert contents(outcome.aside) == before
-    assert (outcome.first, outcome.last) == (1, DAMAGES[damage])
-    assert await reopened(directory) == ENTRIES[: outcome.last]
-    assert contents(outcome.aside) == before, "appends after the repair must not reach the copy"
-    assert repair(directory, LocalDisk()).aside is None
 
 
-async def test_a_repaired_log_is_appended_to_and_the_copy_is_not(tmp_path: Path) -> None:
+async def test_salvage_tells_how_far_one_can_still_read_behind_the_damage(tmp_path: Path) -> None:
     directory = tmp_path / "log"
     write_log(directory, BATCHES, SEGMENTS)
+    assert salvage(directory, LocalDisk()).reason is None
     lose_segment(directory)
-    before = contents(directory)
-    outcome = repair(directory, LocalDisk())
-    assert outcome.lost_upto == 10
-    factory = FileFactory(directory)
-    assert await (await factory.open()).append(b"new five") == 5
-    await factory.close()
-    assert outcome.aside is not None
-    assert contents(outcome.aside) == before
+    assert salvage(directory, LocalDisk()).lost_upto == 10
 
 
 async def test_a_newer_format_is_refused_with_both_versions(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from dray.errors import Unavailable
 from dray.log.files import FileLog
 from dray.log.port import BEFORE_ALL, LostReply, Position, Refused, Trimmed
 from dray.log.reader import LogDamaged
-from dray.log.repair import repair
 from dray.log.segment import segment_name
 from dray.log.writer import LogFailed, SegmentWriter, create_segment
 from dray.sim import disk as sim
@@ -172,6 +171,9 @@ async def test_the_crash_test_finds_a_log_that_is_not_synced_at_open(monkeypatch
         def sync_file(self, path: Path) -> None:
             pass
 
+        def write_again(self, path: Path, start: int) -> None:
+            pass
+
     recover = files._recover
 
     def careless(disk, directory, segment_bytes):
@@ -210,6 +212,26 @@ async def test_a_failed_sync_ends_the_log_and_is_never_tried_again() -> None:
     disk.crash()
     log = await open_log(disk)
     assert (await take(log, 0, 1))[0][1] == b"good"
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_what_a_start_shows_after_a_failed_sync_survives_the_power_cut_behind_it(seed: int) -> None:
+    """LG10, R-017: the kernel shows what the sync lost and takes it for written; so it is written once more."""
+    disk = sim.FakeDisk(seed)
+    log = await open_log(disk)
+    await log.append(b"good")
+    disk.fail_sync(".log")
+    with pytest.raises(LostReply):
+        await log.append(b"unknown")
+    await log.close()
+    disk.restart()
+    log = await open_log(disk)
+    tail = await log.tail()
+    await log.append(b"after")
+    shown = await take(log, 0, tail + 1)
+    await log.close()
+    disk.crash()
+    assert await take(await open_log(disk), 0, tail + 1) == shown
 
 
 def test_a_writer_whose_sync_failed_touches_the_disk_no_more() -> None:
@@ -312,56 +334,3 @@ async def test_a_read_only_disk_refuses_or_ends_but_never_acknowledges() -> None
     with pytest.raises((Refused, LostReply)):
         await log.append(b"entry")
     assert log.failed.done(), "the write could not be undone on this disk"
-
-
-async def damaged_disk(seed: int | None):
-    """Three and a half segments, the second with a damaged record in its middle."""
-    disk = sim.FakeDisk(seed)
-    log = await open_log(disk)
-    for entry in named("e", 18):
-        await log.append(entry)
-    await log.close()
-    second = sorted(disk.list(DIRECTORY))[1]
-    raw = bytearray(disk.read(DIRECTORY / second))
-    raw[24 + 120 + 60] ^= 0x10
-    disk.remove(DIRECTORY / second)
-    file = disk.create(DIRECTORY / second)
-    file.write([bytes(raw)])
-    file.sync()
-    disk.sync_dir(DIRECTORY)
-    return disk
-
-
-async def test_a_repair_cut_short_at_any_call_can_be_run_again() -> None:
-    """LG14."""
-    for seed in (None, 1, 2):
-        call = 0
-        while True:
-            disk = await damaged_disk(seed)
-            before = {name: disk.read(DIRECTORY / name) for name in disk.list(DIRECTORY) if name.endswith(".log")}
-            disk.restart()
-            disk.crash_at = call
-            with disk.until_crash():
-                repair(DIRECTORY, disk)
-            finished = not disk.crashed
-            try:
-                log = await open_log(disk)
-                await take_upto(log, 0, await log.tail())  # while there is a mark, damage is found by reading (LG20)
-            except LogDamaged:
-                assert not finished
-                repair(DIRECTORY, disk)
-                log = await open_log(disk)
-            tail = await log.tail()
-            assert [entry for _, entry in await take_upto(log, 0, tail)] == named("e", 18)[:tail]
-            assert tail == 6, disk
-            asides = [name for name in disk.list(DIRECTORY.parent) if ".damaged-" in name]
-            copies = [
-                {name: disk.read(DIRECTORY.parent / aside / name) for name in disk.list(DIRECTORY.parent / aside)}
-                for aside in asides
-            ]
-            assert before in copies
-            await log.append(b"on")
-            await log.close()
-            call += 1
-            if finished:
-                break

@@ -86,7 +86,7 @@ async def test_what_was_acknowledged_survives_kill_nine(tmp_path: Path) -> None:
     await kill_rounds(tmp_path / "log", rounds=2, seed=1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_what_was_acknowledged_survives_twenty_kills(tmp_path: Path) -> None:
     """LG2, R-044."""
     await kill_rounds(tmp_path / "log", rounds=20, seed=2)

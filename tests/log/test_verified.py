@@ -8,9 +8,9 @@ import pytest
 from dray.clock import ManualClock
 from dray.log import files, verified
 from dray.log.files import FileLog
-from dray.log.port import BEFORE_ALL
+from dray.log.port import BEFORE_ALL, Position
 from dray.log.reader import LogDamaged, survey
-from dray.log.repair import repair
+from dray.log.salvage import salvage
 from dray.log.segment import HEADER, RECORD, segment_name
 from dray.log.verified import Cursor, Places, decode, encode, read_mark
 from dray.log.writer import SegmentWriter
@@ -175,11 +175,9 @@ async def test_damage_below_the_mark_is_found_when_it_is_read_and_by_every_whole
     assert (await take(log, 20, 10))[-1][1] == entries[29]
     await log.close()
     assert survey(disk, DIRECTORY).damage is not None
-    kept = repair(DIRECTORY, disk)
-    assert (kept.last, kept.reason is None) == (3, False)
-    log = await open_log(disk, segment_bytes=1_000)
-    await write(log, [b"on"])
-    assert [entry for _, entry in await take(log, 0, 4)] == [*entries[:3], b"on"]
+    kept = salvage(DIRECTORY, disk)
+    assert (kept.log.last, kept.reason is None) == (3, False)
+    assert [entry async for _, entry in kept.log.follow(Position(0))] == entries[:3]
 
 
 @pytest.mark.usefixtures("eager")

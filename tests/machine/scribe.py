@@ -75,8 +75,10 @@ class Writer:
             ms -= HOUR // 2
             self.send(KeepAlive())
 
-    def entry(self, *commands: Command, n: int | None = None, version: int | None = None) -> bytes:
-        """Of the active version, unless another is asked for."""
+    def entry(
+        self, *commands: Command, n: int | None = None, version: int | None = None, seen: int | None = None
+    ) -> bytes:
+        """Of the active version, and of a writer that has seen everything, unless it is told otherwise."""
         number, active = self.n + 1 if n is None else n, self.tape.machine.version
         return entry(
             *commands,
@@ -84,21 +86,24 @@ class Writer:
             n=number,
             time_ms=self.time_ms,
             version=active if version is None else version,
+            seen=self.tape.machine.position if seen is None else seen,
         )
 
-    def send(self, *commands: Command) -> Applied:
-        raw = self.entry(*commands)
+    def send(self, *commands: Command, seen: int | None = None) -> Applied:
+        raw = self.entry(*commands, seen=seen)
         self.n += 1
         return self.tape.write(raw)
 
-    def do(self, command: Command) -> Verdict:
-        applied = self.send(command)
+    def do(self, command: Command, *, seen: int | None = None) -> Verdict:
+        applied = self.send(command, seen=seen)
         assert applied.verdicts is not None, applied
         return applied.verdicts[0]
 
 
-def entry(*commands: Command, session: int = 0, n: int = 0, time_ms: int = NOW, version: int = 1) -> bytes:
+def entry(
+    *commands: Command, session: int = 0, n: int = 0, time_ms: int = NOW, version: int = 1, seen: int = 0
+) -> bytes:
     return envelope.encode(
         [encode(command, version) for command in commands],
-        session=session, n=n, time_ms=time_ms, seen_position=0, seen_digest=0, version=version,
+        session=session, n=n, time_ms=time_ms, seen_position=seen, seen_digest=0, version=version,
     )  # fmt: skip

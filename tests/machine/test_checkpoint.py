@@ -10,7 +10,7 @@ import pytest
 
 from dray.errors import Corrupt
 from dray.machine import checkpoint
-from dray.machine.checkpoint import TooNew
+from dray.machine.checkpoint import CheckpointTooNew
 from dray.machine.machine import Machine
 
 from .shop import Shop
@@ -93,7 +93,7 @@ def test_a_body_that_makes_no_sense_is_corrupt_even_with_a_good_hash(version):
         try:
             checkpoint.load(bytes(bad))
             loaded += 1
-        except (Corrupt, TooNew):
+        except (Corrupt, CheckpointTooNew):
             pass
     print(f"loaded={loaded}")
 
@@ -103,7 +103,7 @@ def test_newer_bytes_say_so():
     good = bytearray(checkpoint.dump(Shop().machine))
     good[8] = 3
     good[-32:] = checkpoint._hash(bytes(good[:-32]))
-    with pytest.raises(TooNew, match="newer"):
+    with pytest.raises(CheckpointTooNew, match="newer"):
         checkpoint.load(bytes(good))
 
 

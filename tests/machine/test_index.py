@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -15,6 +16,7 @@ class Twin:
 
     def __init__(self) -> None:
         self.rows: list[IndexRow] = []
+        self.shed: list[int] = []
         self.end = 0
         self.size = 0
 
@@ -23,6 +25,15 @@ class Twin:
         self.rows.append(IndexRow(self.end, self.end + records, total, owner, position, size, stamp))
         self.end += records
         self.size = total
+
+    def replace(self, first: int, end: int, owner: int, position: int) -> None:
+        gone = self.rows[first:end]
+        one = IndexRow(
+            gone[0].start, gone[-1].end, gone[-1].cumulative_size, owner, position,
+            sum(row.size + 4 for row in gone) - 4, max(row.max_timestamp_ms for row in gone),
+        )  # fmt: skip
+        self.rows[first:end] = [one]
+        self.shed += [row.object for row in gone]
 
     def find(self, offset: int) -> int | None:
         return next((number for number, row in enumerate(self.rows) if row.end > offset), None)
@@ -36,11 +47,11 @@ def append(index: Index, twin: Twin, records: int, size: int, owner: int, positi
     twin.append(records, size, owner, position, stamp)
 
 
-def reload(index: Index) -> Index:
+def reload(index: Index, version: int = 2) -> Index:
     out = Writer()
-    index.dump(out)
+    index.dump(out, version)
     source = Reader(memoryview(out.body()))
-    loaded = Index.load(source)
+    loaded = Index.load(source, version)
     source.finish()
     return loaded
 
@@ -71,6 +82,18 @@ class OneStream(RuleBasedStateMachine):
         assert list(self.index.drop(count)) == [row.object for row in self.twin.rows[:count]]
         del self.twin.rows[:count]
 
+    @rule(first=st.one_of(st.integers(0, 3), st.integers(0, 4 * BLOCK)), count=st.integers(1, 5 * BLOCK))
+    def a_file_takes_the_place_of_rows(self, first: int, count: int) -> None:
+        end = min(first + count, len(self.index))
+        if first < end:
+            self.index.replace(first, end, 1_000_000 + count, first)
+            self.twin.replace(first, end, 1_000_000 + count, first)
+
+    @rule(count=st.integers(0, 2 * BLOCK))
+    def a_slice_is_let_go(self, count: int) -> None:
+        assert self.index.shed(count) == self.twin.shed[:count]
+        del self.twin.shed[:count]
+
     @rule()
     def the_process_restarts(self) -> None:
         self.index = reload(self.index)
@@ -94,6 +117,11 @@ class OneStream(RuleBasedStateMachine):
             len(self.twin.rows),
         )
         assert self.index.first_start == (self.twin.rows[0].start if self.twin.rows else self.twin.end)
+        assert self.index.shed_rows == len(self.twin.shed)
+
+    @rule()
+    def every_row_is_compared(self) -> None:
+        equal(self.index, self.twin)
 
 
 TestOneStream = OneStream.TestCase
@@ -129,6 +157,79 @@ def test_the_end_survives_the_expiry_of_all_rows():
         assert index.end == (round_ + 1) * 2_100
         assert index.find(0) is None
         equal(index, twin)
+
+
+def test_one_row_stands_for_the_rows_that_it_replaced():
+    """H7: offsets, sizes and the greatest timestamp are found as before; each object is let go once for each row."""
+    index, twin = Index(), Twin()
+    dice = random.Random(5)
+    for number in range(5_000):
+        append(index, twin, dice.randint(1, 9), dice.randint(62, 999), number // 3, 4 * number, dice.randrange(9_000))
+    end, size, owners = index.end, index.size, index.objects(5_000)
+    for first, upto in ((0, 1_700), (1, 2_000), (2, 3), (0, 3)):  # as compaction goes on, and then rewrites its files
+        index.replace(first, upto, 10_000 + upto)
+        twin.replace(first, upto, 10_000 + upto, 0)
+        equal(index, twin)
+        index = reload(index)
+        equal(index, twin)
+    assert (index.end, index.size, len(index)) == (end, size, 5_000 - 1_699 - 1_998 - 2)
+    for offset in range(0, index.end, 7):
+        assert index.find(offset) == twin.find(offset)
+    for at in range(0, 9_001, 100):
+        assert index.find_time(at) == twin.find_time(at)
+    assert index.count_within(index.row(0).cumulative_size) == 1
+    assert index.columns(0, len(index)).owners[0] == 10_003
+    replaced = [*owners[:3_700], 11_700, 12_000, 10_003]
+    let_go = []
+    while index.shed_rows:
+        let_go += index.shed(700)
+        index = reload(index)
+    assert let_go == replaced
+    assert index.shed(700) == []
+
+
+def test_the_time_of_a_replaced_row_is_found_in_the_one_that_stands_for_it():
+    """H7: also where the rows in front of it fill blocks whose times were looked at before."""
+    for first in (0, 1, BLOCK - 1, BLOCK, 2 * BLOCK + 3):
+        index, twin = Index(), Twin()
+        for number in range(6 * BLOCK):
+            append(index, twin, 1, 100, 1, 4, 9_000 if number == first + 2 else 5)
+        assert index.find_time(9_000) == first + 2
+        for one in (index, twin):
+            one.replace(first, 5 * BLOCK + 100, 7, 0)
+        assert index.find_time(9_000) == twin.find_time(9_000) == first
+        assert index.find_latest_time() == first
+
+
+def test_only_rows_that_are_there_are_replaced():
+    index = Index()
+    index.append(3, 100, 7, 4, 0)
+    for first, end in ((0, 0), (0, 2), (1, 1), (-1, 1)):
+        with pytest.raises(ValueError, match="not there"):
+            index.replace(first, end, 9)
+    assert index.row(0).object == 7
+
+
+def test_a_checkpoint_of_version_1_has_no_word_of_what_is_let_go():
+    """K2: its bytes are those that version 1 wrote."""
+    index, twin = Index(), Twin()
+    for number in range(10):
+        append(index, twin, 1, 100, number, 4, 0)
+    first, second = Writer(), Writer()
+    index.dump(first, 1)
+    index.dump(second, 2)
+    assert second.body() == first.body() + bytes(8)
+    equal(reload(index, 1), twin)
+
+
+def test_memory_comes_back_when_rows_are_replaced():
+    index = Index()
+    for number in range(100_000):
+        index.append(number + 1, (number + 1) * 100, number, 4, 0)
+    for _ in range(4):
+        index.replace(0, 24_000, 5)
+        index.shed(24_000)
+    assert len(index._ends) <= 2 * len(index) + 2 * BLOCK
 
 
 def test_memory_comes_back_when_rows_go():

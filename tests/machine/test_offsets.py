@@ -3,6 +3,9 @@
 import random
 
 from dray.machine import checkpoint
+from dray.machine.groups.codes import GroupDropped
+from dray.machine.groups.commands import DropGroup
+from dray.machine.head import Activate
 from dray.machine.names import TopicId
 from dray.machine.offsets import (
     CommitOffsets,
@@ -15,10 +18,12 @@ from dray.machine.offsets import (
     OffsetsCommitted,
     OffsetsExpired,
 )
-from dray.machine.verdict import Refused, Why
+from dray.machine.sessions import Close
+from dray.machine.streams import FloorReason, RaiseFloor
+from dray.machine.verdict import Done, Refused, Why
 
-from .scribe import HOUR, NOW
-from .shop import Shop
+from .scribe import HOUR, NOW, Writer
+from .shop import Shop, row
 
 T, U = TopicId(b"t" * 16), TopicId(b"u" * 16)
 
@@ -153,3 +158,94 @@ def test_what_offsets_take_is_counted_and_counted_the_same_after_a_load():
                 expected += 300 + len(one.metadata) * (1 if one.metadata.isascii() else 4)
         assert offsets.bytes == expected
     assert checkpoint.load(checkpoint.dump(shop.machine)).offsets.bytes == offsets.bytes
+
+
+def held(writer: Writer, seen: int, *rows: tuple[int, int]) -> tuple[OffsetCode, ...]:
+    """Commit (partition, offset) pairs in an entry that was made when only `seen` was applied."""
+    made = tuple(OffsetRow(topic_id=T, partition=partition, offset=offset) for partition, offset in rows)
+    verdict = writer.do(CommitOffsets(group="g", rows=made), seen=seen)
+    assert isinstance(verdict, OffsetsCommitted)
+    return verdict.codes
+
+
+def test_a_commit_that_was_held_takes_no_place_of_one_that_its_writer_had_not_seen():
+    """C4: its neighbours are judged for themselves, and once seen the other one may be replaced."""
+    shop = Shop(version=2)
+    one, two = shop.writer, shop.tape.open("other")
+    made_at = shop.machine.position
+    assert held(two, shop.machine.position, (0, 46)) == (OffsetCode.COMMITTED,)
+    kept = shop.machine.offsets.find("g", T, 0)
+    assert held(one, made_at, (0, 45), (1, 7)) == (OffsetCode.STALE, OffsetCode.COMMITTED)
+    assert shop.machine.offsets.find("g", T, 0) == kept
+    assert shop.machine.offsets.find("g", T, 1).offset == 7
+    assert held(one, shop.machine.position, (0, 45)) == (OffsetCode.COMMITTED,)
+    assert shop.machine.offsets.find("g", T, 0).offset == 45
+
+
+def test_commits_of_one_entry_replace_each_other():
+    """C4: whoever writes an entry knows what stands in it."""
+    shop = Shop(version=2)
+    again = [CommitOffsets(group="g", rows=(OffsetRow(topic_id=T, partition=0, offset=n),)) for n in (1, 2)]
+    applied = shop.writer.send(*again)
+    assert applied.verdicts == [OffsetsCommitted(codes=(OffsetCode.COMMITTED,))] * 2
+    assert shop.machine.offsets.find("g", T, 0).offset == 2
+
+
+def test_under_version_1_a_commit_is_never_stale():
+    """M10, C4: the rule begins with `Activate`, for offsets that are older too."""
+    shop = Shop(version=1)
+    one, two = shop.tape.open("one", highest_version=2), shop.tape.open("two", highest_version=2)
+    shop.writer.send(Close())
+    made_at = shop.machine.position
+    assert held(two, made_at, (0, 46)) == (OffsetCode.COMMITTED,)
+    assert held(one, made_at, (0, 45)) == (OffsetCode.COMMITTED,)
+    assert two.do(Activate(version=2)) == Done()
+    assert held(two, made_at, (0, 44)) == (OffsetCode.STALE,)
+    assert held(two, shop.machine.position, (0, 44)) == (OffsetCode.COMMITTED,)
+
+
+def test_what_writers_commit_late_agrees_with_who_had_seen_what():
+    """C4, K2: against a list of all commits; a machine that was loaded judges alike."""
+    dice = random.Random(21)
+    shop = Shop(version=2)
+    writers = [shop.writer, shop.tape.open("two"), shop.tape.open("three")]
+    newest = dict.fromkeys(range(3), shop.machine.position)  # what each writer's own last entry let it see
+    taken: dict[int, tuple[int, int, int]] = {}
+    stale = 0
+    for offset in range(2_000):
+        who, partition = dice.randrange(3), dice.randrange(2)
+        seen = dice.randint(newest[who], shop.machine.position)
+        other = taken.get(partition)
+        expected = other is not None and other[0] != who and other[1] > seen
+        (code,) = held(writers[who], seen, (partition, offset))
+        assert (code is OffsetCode.STALE) == expected, (offset, who, seen, other)
+        newest[who] = shop.machine.position
+        stale += expected
+        if not expected:
+            taken[partition] = (who, shop.machine.position, offset)
+        found = shop.machine.offsets.find("g", T, partition)
+        assert found is not None
+        assert found.offset == taken[partition][2]
+        if offset % 500 == 0:
+            assert checkpoint.dump(checkpoint.load(checkpoint.dump(shop.machine))) == checkpoint.dump(shop.machine)
+    assert 200 < stale < 1_800
+
+
+def test_what_was_dropped_is_in_no_checkpoint_and_takes_no_rows_of_an_entry():
+    """M7: a replica that was loaded has no graves to empty, and its slices do as much as anybody's."""
+    shop = Shop(version=2)
+    (stream,) = shop.topic("t", 1)
+    for start in range(0, 12_000, 3_000):
+        shop.append_rows(*(row(stream) for _ in range(1_000)))
+        rows = tuple(OffsetRow(topic_id=T, partition=start + number, offset=1) for number in range(3_000))
+        shop.writer.do(CommitOffsets(group="g", rows=rows))
+    assert shop.writer.do(DropGroup(group="g")) == GroupDropped()
+    loaded = checkpoint.load(checkpoint.dump(shop.machine))
+    slices = (
+        CommitOffsets(group="h", rows=(OffsetRow(topic_id=T, partition=0, offset=1),)),
+        RaiseFloor(stream=stream, reason=FloorReason.DELETE_RECORDS, bound=3_000, limit=2_500),
+    )
+    raw = shop.writer.entry(*slices)
+    live = shop.tape.write(raw)
+    assert loaded.apply(shop.machine.position, raw, want_verdicts=True).verdicts == live.verdicts
+    assert checkpoint.fingerprint(loaded) == checkpoint.fingerprint(shop.machine)

@@ -15,10 +15,10 @@ from dray.ids import SeededEntropy, SystemEntropy
 from dray.log.port import LostReply
 from dray.log.writer import LogFailed
 from dray.machine.machine import Machine
-from dray.node import metadata
 from dray.node.birth import check_birth, remember_birth
 from dray.node.directory import DataDirectory
 from dray.node.metadata import Effects, MetadataOptions
+from dray.node.owning import open_logs
 from dray.node.recovery import recover
 from dray.objects.cluster import bind
 from dray.objects.files import FileObjects
@@ -92,7 +92,7 @@ def test_a_log_that_is_kept_elsewhere_is_looked_for_there(tmp_path):
     (tmp_path / "log").rename(tmp_path / "moved")
     start(tmp_path / "a", log__url=f"local:{tmp_path / 'moved'}")
     assert "moved" in refused(tmp_path / "a")
-    found = DataDirectory(tmp_path / "a").located(LocalDisk())
+    found = DataDirectory.at(tmp_path / "a", LocalDisk())
     assert recover(found, 0, LocalDisk(), SystemEntropy(), SystemClock()).generation == 1
     start(tmp_path / "a", log__url=f"local:{tmp_path / 'moved'}")
 
@@ -156,7 +156,7 @@ class Cluster:
         await check_birth(objects, self.directory, identity, self.disk)
         await bind(objects, identity.cluster_id)
         async with AsyncExitStack() as stack:
-            logs = await metadata._open_logs(stack, self.directory, identity, effects, MetadataOptions())
+            logs = await open_logs(stack, self.directory, identity, effects, MetadataOptions())
             await remember_birth(objects, self.directory, self.disk)
             machine = Machine()
             await fold_to(machine, logs[0], await logs[0].tail())

@@ -15,17 +15,19 @@ from dray.errors import Corrupt, DrayError
 from dray.ids import SystemEntropy
 from dray.log.port import Position
 from dray.log.segment import segment_name
+from dray.log.urls import ServedLogs
 from dray.machine import checkpoint
 from dray.machine.topics import CreateTopic
 from dray.node.directory import DataDirectory
 from dray.node.inspection import current_machine, inspect, verify
-from dray.node.joining import JoinedCheckpoints, join_metadata, joined_directory, owner_of
-from dray.node.metadata import Effects, Metadata, MetadataOptions, serve_metadata
-from dray.node.recovery import recover
+from dray.node.joining import Joined, joined_directory, owner_of
+from dray.node.metadata import Effects, Metadata, MetadataOptions, run_metadata
+from dray.node.owning import Owned
+from dray.node.recovery import LockedOut, recover
 from dray.offload import ThreadOffload
 from dray.replica import checkpointer, child
 from dray.replica.checkpointer import Checkpointer
-from dray.replica.checkpoints import FileCheckpoints
+from dray.replica.checkpoints import FileCheckpoints, JoinedCheckpoints
 from dray.replica.fold import InlineFolder
 from dray.replica.replica import Replica
 from dray.replica.writer import Timing
@@ -48,7 +50,7 @@ async def serving(root: Path, effects: Effects, options: MetadataOptions = SMALL
     lock = DirectoryLock(root)
     try:
         identity = directory.claim(effects.disk, effects.entropy)
-        async with serve_metadata(directory, identity, effects, options) as running:
+        async with run_metadata(Owned(directory=directory), identity, effects, options) as running:
             yield running
     finally:
         lock.release()
@@ -62,7 +64,7 @@ async def joined(
     found = owner_of(DataDirectory(owner).socket, effects.disk)
     directory = joined_directory(root)
     identity = directory.claim(effects.disk, effects.entropy, found.identity.cluster)
-    async with join_metadata(found, directory, identity, effects, options) as running:
+    async with run_metadata(Joined(log_owner=found, directory=directory), identity, effects, options) as running:
         yield running
 
 
@@ -190,6 +192,26 @@ def test_a_recovery_saves_everything_although_the_newest_checkpoint_is_damaged(t
     offload.close()
 
 
+def test_a_recovery_of_a_log_that_others_trimmed_says_which_checkpoint_it_needs(tmp_path) -> None:
+    """RC1, CK4: once a broker that joined could trim its owner's log; such a directory is refused, and then saved."""
+    offload = ThreadOffload(4)
+    effects = Effects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=offload)
+    expected = asyncio.run(three_checkpoints(tmp_path, effects))
+    elsewhere = [path.rename(tmp_path / path.name) for path in checkpoints_in(tmp_path)]
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != "LOCK"}
+    with pytest.raises(LockedOut, match="trimmed above the newest checkpoint") as refused:
+        recover(DataDirectory(tmp_path), 0, effects.disk, effects.entropy, effects.clock)
+    assert {path: path.read_bytes() for path in before} == before
+    home = DataDirectory(tmp_path).checkpoints(0)
+    assert refused.value.facts["checkpoints"] == home
+    elsewhere[-1].rename(home / elsewhere[-1].name)
+    recover(DataDirectory(tmp_path), 0, effects.disk, effects.entropy, effects.clock)
+    (saved,) = checkpoints_in(tmp_path)
+    machine = checkpoint.load(saved.read_bytes())
+    assert {topic.name for topic in machine.topics.all.values()} == expected
+    offload.close()
+
+
 async def test_one_that_decays_while_the_broker_lives_is_not_trimmed_to(tmp_path, effects) -> None:
     """CK3, CK4: both that would be kept are read again before anything goes."""
     async with serving(tmp_path, effects) as running:
@@ -308,7 +330,7 @@ async def test_three_brokers_trim_and_each_of_them_starts_again(tmp_path, effect
 
 def own_store(owner: Path, root: Path, effects: Effects) -> FileCheckpoints:
     theirs, ours = DataDirectory(owner).checkpoints(0), joined_directory(root).checkpoints(0)
-    return JoinedCheckpoints(ours, theirs, effects)
+    return JoinedCheckpoints(ours, theirs, effects.disk, effects.offload)
 
 
 async def test_who_joined_takes_the_owners_checkpoints_as_they_come(tmp_path, effects) -> None:
@@ -328,7 +350,7 @@ async def test_who_joined_takes_the_owners_checkpoints_as_they_come(tmp_path, ef
 
 async def test_a_child_that_cannot_be_started_or_hangs_is_an_ordinary_failure(tmp_path, monkeypatch) -> None:
     """The checkpointer goes on after it: nothing but a DrayError leaves the folder."""
-    folder = child.ChildFolder(socket=tmp_path / "nobody", domain=0, directory=tmp_path, deadline_s=0.05)
+    folder = child.ChildFolder(log=ServedLogs(tmp_path / "nobody"), domain=0, directory=tmp_path, deadline_s=0.05)
     with pytest.raises(DrayError, match="in time"):
         await folder.fold(1)
 

@@ -10,8 +10,9 @@ from dray.log.port import Position
 from dray.machine import checkpoint
 from dray.machine.topics import CreateTopic
 from dray.node.directory import DataDirectory
-from dray.node.joining import join_metadata, joined_directory, owner_of
-from dray.node.metadata import Effects, MetadataOptions, serve_metadata
+from dray.node.joining import Joined, joined_directory, owner_of
+from dray.node.metadata import Effects, MetadataOptions, run_metadata
+from dray.node.owning import Owned
 from dray.offload import ThreadOffload
 from dray.replica.checkpointer import Checkpointer
 from dray.replica.checkpoints import FileCheckpoints
@@ -36,10 +37,10 @@ async def test_who_joins_a_trimmed_log_begins_with_the_owners_checkpoint(tmp_pat
     theirs = DataDirectory(tmp_path / "a")
     identity = theirs.claim(effects.disk, effects.entropy)
     options = MetadataOptions(segment_bytes=256, checkpoint_look_s=1e9)  # only the test's own checkpointer is at work
-    async with serve_metadata(theirs, identity, effects, options) as owner:
+    async with run_metadata(Owned(directory=theirs), identity, effects, options) as owner:
         catalog = owner.domains.catalog
         store = FileCheckpoints(theirs.checkpoints(0), effects.disk, effects.offload)
-        folder = ChildFolder(socket=theirs.socket, domain=0, directory=theirs.checkpoints(0))
+        folder = ChildFolder(log=theirs.served, domain=0, directory=theirs.checkpoints(0))
         making = Checkpointer(catalog, store, folder, effects.clock, due_bytes=1, kept_ms=0)
         for number in range(TOPICS):
             await catalog.propose(CreateTopic(topic_id=bytes([number + 1]) * 16, name=f"topic-{number}", partitions=1))
@@ -50,7 +51,7 @@ async def test_who_joins_a_trimmed_log_begins_with_the_owners_checkpoint(tmp_pat
         found = owner_of(theirs.socket, effects.disk)
         ours = joined_directory(tmp_path / "b")
         own = ours.claim(effects.disk, effects.entropy, found.identity.cluster)
-        async with join_metadata(found, ours, own, effects, MetadataOptions()) as joined:
+        async with run_metadata(Joined(log_owner=found, directory=ours), own, effects, MetadataOptions()) as joined:
             late = joined.domains.catalog
             await late.propose(CreateTopic(topic_id=b"z" * 16, name="from-b", partitions=1))
             await catalog.sync()

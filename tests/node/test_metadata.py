@@ -17,7 +17,8 @@ from dray.machine.machine import Machine
 from dray.machine.sessions import KeepAlive
 from dray.machine.topics import CreateTopic
 from dray.node.directory import DataDirectory, WrongDirectory
-from dray.node.metadata import Effects, MetadataOptions, serve_metadata
+from dray.node.metadata import Effects, MetadataOptions, run_metadata
+from dray.node.owning import Owned
 from dray.offload import ThreadOffload
 from dray.replica.fold import fold_to
 
@@ -35,7 +36,7 @@ async def metadata(path, effects, **options):
     lock = DirectoryLock(path)
     try:
         identity = directory.claim(effects.disk, effects.entropy)
-        async with serve_metadata(directory, identity, effects, MetadataOptions(**options)) as running:
+        async with run_metadata(Owned(directory=directory), identity, effects, MetadataOptions(**options)) as running:
             yield running
     finally:
         lock.release()

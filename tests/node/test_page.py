@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from dray.servers.http import page
-from dray.servers.http.overview import BrokerRow, DiskRow, Overview, TopicRow, Topics
+from dray.servers.http.overview import BrokerRow, DiskRow, Overview, TopicPage, TopicRow
 from dray.telemetry import Warned
 from dray.testing import broker
 from tests.cli.daemon import ended, serving
@@ -61,7 +61,7 @@ def full_of(text: str) -> Overview:
         disks=[DiskRow(what=text, path=text, free_bytes=1, size_bytes=0, is_full=True)],
         log_bytes=1,
         entries=1,
-        topics=Topics(
+        topics=TopicPage(
             rows=[TopicRow(name=text, partitions=2, records=0, size_bytes=0, start=0, end=0)],
             found=5_000, before=2_000, size_bytes=0,
         ),

@@ -12,7 +12,7 @@ from dray.disk import LocalDisk
 from dray.log.files import FileLog
 from dray.log.port import Position
 from dray.node.pools import READ_THREADS, Pools
-from dray.objects.opening import Effects, StoreOptions, open_store
+from dray.objects.opening import StoreEffects, StoreOptions, open_store
 from dray.objects.port import Objects
 from dray.testing import broker
 
@@ -46,7 +46,7 @@ def test_producers_are_acknowledged_while_every_read_of_old_records_hangs(tmp_pa
     """OF2: more consumers read from a disk that does not answer than there are threads to wait for it."""
     disk = SlowDisk()
 
-    async def slow(address: str, options: StoreOptions, effects: Effects) -> Objects:
+    async def slow(address: str, options: StoreOptions, effects: StoreEffects) -> Objects:
         return await open_store(address, options, replace(effects, disk=disk))
 
     with broker(tmp_path, topics__partitions=CONSUMERS) as dray:

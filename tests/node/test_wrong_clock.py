@@ -13,10 +13,11 @@ from dray.config import load, parse_set
 from dray.disk import LocalDisk
 from dray.ids import SystemEntropy
 from dray.machine.sessions import KeepAlive
-from dray.node import broker as node_broker
-from dray.node.broker import RunningBroker, run_broker
+from dray.node import store as node_store
 from dray.node.directory import DataDirectory
 from dray.node.recovery import recover
+from dray.node.roles import broker as node_broker
+from dray.node.roles.broker import RunningBroker, run_broker
 from dray.retention.telemetry import LOG_AHEAD
 from tests.golden.asking import Asker, batch
 
@@ -53,7 +54,7 @@ class Kernel:
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     kernel = Kernel()
     monkeypatch.setattr(node_broker, "SystemClock", lambda: kernel)
-    monkeypatch.setattr(node_broker, "store_date", kernel.file_date)
+    monkeypatch.setattr(node_store, "store_date", kernel.file_date)
     return kernel
 
 
@@ -61,8 +62,8 @@ class Life:
     """One start of the broker."""
 
     def __init__(self, running: RunningBroker, ask: Asker, kernel: Kernel) -> None:
-        self.machine = running.metadata.domains.catalog.machine
-        self._catalog = running.metadata.domains.catalog
+        self.machine = running.plane.domains.catalog.machine
+        self._catalog = running.plane.domains.catalog
         self.ask = ask
         self._kernel = kernel
 

@@ -14,7 +14,7 @@ from typing import Any
 from dray.clock import SystemClock
 from dray.disk import LocalDisk
 from dray.ids import SystemEntropy
-from dray.objects.opening import Effects, StoreOptions
+from dray.objects.opening import StoreEffects, StoreOptions
 from dray.objects.retry import RetryPolicy
 from dray.offload import InlineOffload
 from tools.peers import versitygw
@@ -48,8 +48,8 @@ class S3Server:
         )
 
 
-def effects() -> Effects:
-    return Effects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=InlineOffload())
+def effects() -> StoreEffects:
+    return StoreEffects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=InlineOffload())
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import pytest
 
 from dray.buffers import Buffer
 from dray.objects.memory import MemoryObjects
-from dray.objects.opening import Effects, StoreOptions
+from dray.objects.opening import StoreEffects, StoreOptions
 from dray.objects.port import StoreUnavailable
 from dray.objects.retry import LOCAL, RetryingObjects
 from dray.testing import broker
@@ -151,7 +151,7 @@ def test_first_batches_whose_puts_failed_do_not_end_a_java_producer() -> None:
     """R-092, R-097: nothing is stored twice or out of order, and all of it arrives."""
     stores: list[Stumbling] = []
 
-    async def open_store(address: str, options: StoreOptions, effects: Effects) -> RetryingObjects:
+    async def open_store(address: str, options: StoreOptions, effects: StoreEffects) -> RetryingObjects:
         stores.append(Stumbling(effects.clock))
         return RetryingObjects(stores[0], effects.clock, effects.entropy, LOCAL)
 

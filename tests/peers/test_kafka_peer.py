@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.cli.group_story import tell_a_group, write_orders
 from tools.peers.java import java_program
 from tools.peers.kafka import KafkaBroker, kafka_broker
 from tools.peers.kcat import kcat
@@ -85,3 +86,10 @@ def test_a_broker_is_gone_with_its_directory_after_the_block() -> None:
 
 def _encoded(records: list[dict[str, object]]) -> list[bytes]:
     return [json.dumps(record).encode() for record in records]
+
+
+def test_dray_tells_of_the_groups_of_apache_kafka(broker: KafkaBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its command line is for any cluster."""
+    write_orders(broker.address)
+    for protocol in ("classic", "consumer"):
+        tell_a_group(broker.address, capsys, protocol)

@@ -84,7 +84,7 @@ def test_the_wheel_is_taken_behind_a_wrapper_that_drops_the_module_it_lacks(tmp_
     assert subprocess.run([bare, VECTOR, "-version"], capture_output=True, timeout=60, check=False).returncode != 0
 
 
-@pytest.mark.slow
+@pytest.mark.long  # `make demo` runs on it too, in test_demo
 def test_spark_runs_on_the_wheel_where_no_java_is_installed(tmp_path):
     """R-143."""
     tools = tmp_path / "tools"

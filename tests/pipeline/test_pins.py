@@ -38,6 +38,8 @@ from tests.pipeline.parts import (
     wait_until,
 )
 
+pytestmark = pytest.mark.slow  # each test has a broker of its own
+
 QUICK_EXPIRY = ("session.ttl=9s", "session.keepalive=3s")
 
 
@@ -48,7 +50,6 @@ def hasty(tmp_path):
         yield started
 
 
-@pytest.mark.slow
 def test_a_plan_outlives_retention_deletion_and_a_killed_broker(hasty):
     """R-111, SP5, SP6: what was planned is read, each record once; with the driver's end it is let go."""
     create(hasty.bootstrap, "doomed", 1)
@@ -118,7 +119,6 @@ def test_the_pin_is_in_the_log_before_the_state_is_read(hasty, monkeypatch):
     assert [len(pins) for pins in seen] == [1]
 
 
-@pytest.mark.slow
 def test_plans_share_pins_and_none_is_refused_for_their_number(hasty):
     """SP7: a machine takes 1,000 pins of a session; a dashboard plans more often than that."""
     directory, _ = read_directory(str(hasty.directory))
@@ -137,7 +137,6 @@ def test_plans_share_pins_and_none_is_refused_for_their_number(hasty):
     wait_until(lambda: not list(socket.parent.glob(f"{socket.name}*")))  # nothing is left behind
 
 
-@pytest.mark.slow
 def test_a_hold_that_ran_out_is_given_back_though_the_driver_lives(hasty):
     """SP6."""
     directory, _ = read_directory(str(hasty.directory))
@@ -148,7 +147,6 @@ def test_a_hold_that_ran_out_is_given_back_though_the_driver_lives(hasty):
         wait_until(lambda: pins_of(hasty.directory).keys() == {longer})
 
 
-@pytest.mark.slow
 def test_a_keeper_killed_with_its_driver_loses_its_pins_by_expiry(hasty):
     """R-111, SP6: nobody is left to give them back."""
     produce(hasty.bootstrap, "orphaned", numbered(0, 10))
@@ -163,7 +161,6 @@ def test_a_keeper_killed_with_its_driver_loses_its_pins_by_expiry(hasty):
     assert not pins_of(hasty.directory)
 
 
-@pytest.mark.slow
 def test_a_driver_killed_with_9_gives_its_pins_back(hasty):
     """R-111: a whole Spark driver, whose JVM and daemons die with it."""
     produce(hasty.bootstrap, "read", numbered(0, 100))

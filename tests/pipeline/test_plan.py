@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from dray.errors import Corrupt
 from dray.machine.machine import Machine
 from dray.machine.names import LogId, SessionId, StreamId, TopicId
-from dray.machine.step import Step
 from dray.machine.stream import Stream
-from dray.objects.paths import WalName
+from dray.objects.paths import ObjectKind
 from dray.pipeline import plan as planning
-from dray.pipeline.errors import BadOption
+from dray.pipeline.errors import BadOption, BrokenObject
 from dray.pipeline.plan import Span, plan_tasks
+from dray.pipeline.reading import read_pieces
 
 ROWS = st.lists(
     st.tuples(
@@ -26,16 +26,16 @@ ROWS = st.lists(
 )
 
 
-def machine_of(rows):
+def machine_of(rows, kinds=(ObjectKind.WAL,)):
     """A machine whose objects change log id, zone and session, and a stream over them."""
-    machine, step = Machine(), Step(1, SessionId(1))
+    machine = Machine()
     stream = Stream(StreamId(1 << 16), TopicId(b"t" * 16), 0, 0)
     position = 0
     for number, (records, size, fresh, stamp) in enumerate(rows):
         if fresh or not number:
-            machine.objects.add(
-                step, log_id=LogId(bytes([number % 3]) * 8), session=SessionId(1 + number % 5), counter=number,
-                size=1, created_ms=number * 86_400_000, zone=f"zone {number % 2}", rows=1,
+            machine.objects.record(
+                kinds[number % len(kinds)], log_id=LogId(bytes([number % 3]) * 8), session=SessionId(1 + number % 5),
+                counter=number, size=1, created_ms=number * 86_400_000, zone=f"zone {number % 2}", rows=1,
             )  # fmt: skip
             position = 49
         owner = machine.objects.next - 1
@@ -45,10 +45,7 @@ def machine_of(rows):
 
 
 def path_of(machine, row):
-    found = machine.objects.find(row.object)
-    return WalName.of(
-        zone=found.zone, domain=machine.domain, created_ms=found.created_ms, wal_id=found.wal_id
-    ).path()  # fmt: skip
+    return machine.objects.find(row.object).path()
 
 
 @settings(max_examples=200, deadline=None)
@@ -125,3 +122,26 @@ def test_an_object_that_the_machine_forgot_is_told_and_not_guessed(known):
     for forgotten in (known, known + 200):
         with pytest.raises(Corrupt, match="forgotten"):
             machine.objects.columns([*range(known), forgotten])
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=ROWS, tasks=st.integers(1, 5))
+def test_a_piece_has_objects_of_one_kind(rows, tasks):
+    """SP9, SP1: rows of other kinds are in pieces of their own, and still each row is there once."""
+    machine, stream = machine_of(rows, (ObjectKind.WAL, ObjectKind.PARQUET, ObjectKind.KFS))
+    span = Span(topic="t", stream=stream, start=0, end=stream.end)
+    pieces = [piece for task in plan_tasks([(machine, span)], cores=1, min_tasks=tasks) for piece in task]
+    expected = [machine.objects.find(row.object).kind for row in stream.index.rows(0)]
+    assert [piece.kind for piece in pieces for _ in piece.bases] == expected
+    assert [base for piece in pieces for base in piece.bases] == [row.start for row in stream.index.rows(0)]
+    for piece in pieces:
+        assert {origin.kind for origin in piece.origins} == {piece.kind}
+
+
+def test_a_task_refuses_objects_that_nobody_reads(tmp_path):
+    """SP9, SP3: the job fails and says why, rather than reading them as something else."""
+    machine, stream = machine_of([(3, 100, True, 1)], (ObjectKind.PARQUET,))
+    span = Span(topic="t", stream=stream, start=0, end=3)
+    (pieces,) = plan_tasks([(machine, span)], cores=1, min_tasks=1)
+    with pytest.raises(BrokenObject, match="PARQUET"):
+        list(read_pieces(f"file://{tmp_path}", pieces, ["value"]))

@@ -7,17 +7,16 @@ from dataclasses import dataclass, replace
 
 from dray.buffers import Buffer
 from dray.clock import Clock, ManualClock, SystemClock
-from dray.ids import SeededEntropy
 from dray.log import envelope
 from dray.log.port import Log, LostReply, Position, Refused
 from dray.machine.append import Append
 from dray.machine.machine import Machine
 from dray.machine.names import ProducerId, StreamId, domain_of
+from dray.node.services import ServiceSettings, run_services
 from dray.objects.memory import MemoryObjects
 from dray.objects.paths import WalName
 from dray.objects.port import Objects, StoreUnavailable
 from dray.produce.batches import NewBatch, Stored
-from dray.produce.placing import WrittenObjects
 from dray.produce.service import ProduceService
 from dray.produce.settings import FlushPolicy
 from dray.records import NewRecord, build_batch, one_batch, records_of
@@ -27,6 +26,7 @@ from dray.replica.session import COUNTERS
 from dray.replica.writer import Timing
 from dray.topics.service import NewTopic, TopicService
 from dray.wal import codec
+from tests.plane import plane_of
 from tests.replica.domain import replica_on
 
 CALM = Timing(ttl_ms=60_000, keepalive_ms=20_000, settle_ms=10_000)
@@ -58,7 +58,6 @@ async def broker(
     name: str = "broker-1",
     clock: Clock | None = None,
     timing: Timing = CALM,
-    written: WrittenObjects | None = None,
     counters: int = COUNTERS,
     **policy: object,
 ) -> AsyncIterator[Broker]:
@@ -69,12 +68,9 @@ async def broker(
             replica = replica_on(log, name, clock=clock, timing=timing, counters=counters)
             replicas[domain] = await stack.enter_async_context(replica.running())
         domains = Domains(replicas)
-        service = ProduceService(
-            domains=domains, objects=objects, clock=clock, policy=replace(EAGER, **policy), written=written, zone="a"
-        )
-        await stack.enter_async_context(service.running())
-        topics = TopicService(domains=domains, entropy=SeededEntropy(name), clock=clock)
-        yield Broker(domains=domains, topics=topics, produce=service, objects=objects)
+        settings = ServiceSettings(flush=replace(EAGER, **policy), zone="a", upkeep=False)
+        services = await stack.enter_async_context(run_services(plane_of(domains, objects, clock, name), settings))
+        yield Broker(domains=domains, topics=services.topics, produce=services.produce, objects=objects)
 
 
 def batch(
@@ -177,7 +173,7 @@ async def objects_in(objects: Objects) -> list[str]:
     return [found.path async for found in objects.list("wal/")]
 
 
-async def decoded(objects: Objects, path: str) -> codec.WalObject:
+async def decoded(objects: Objects, path: str) -> codec.CheckedObject:
     return codec.decode(await objects.get(path))
 
 

@@ -1,7 +1,8 @@
 """What is kept of a batch comes from its records or from the broker."""
 
 from dray.produce.batches import received, stamped, with_append_time
-from dray.records import BatchRules, NewRecord, ScratchPool, build_batch, one_batch, records_of, validate
+from dray.records import BatchRules, NewRecord, ScratchPool, build_batch, one_batch, records_of
+from tests.records.batch_samples import validate
 
 RULES = BatchRules(after_max_ms=None)
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from dray.clock import ManualClock
 from dray.config import Section
-from dray.produce.errors import Busy
-from dray.produce.pacing import Pace
+from dray.produce.errors import Overloaded
+from dray.produce.pacing import Tokens
 from dray.produce.pressure import BATCH_OVERHEAD, IndexBudget, Pressure
 from dray.produce.settings import WalSettings
 from tests.produce.broker import GatedObjects, batch, broker, settle
@@ -29,7 +29,7 @@ async def test_beyond_the_bound_a_batch_is_refused_and_nothing_is_taken():
         for number in range(10):
             assert pressure.over is (number > 5)
             answers.append(one.produce.submit(batch(stream)))
-        with pytest.raises(Busy):
+        with pytest.raises(Overloaded):
             one.produce.submit(batch(stream))
         assert pressure.unacked == 10 * size
         relief = asyncio.create_task(pressure.relief())
@@ -61,7 +61,7 @@ def test_the_bound_holds_and_reading_goes_on_again_whatever_comes(steps):
                 try:
                     pressure.take(size)
                     held.append(size)
-                except Busy:
+                except Overloaded:
                     assert sum(held) + size > 1_000
             elif held:
                 pressure.give_back(held.pop(0))
@@ -92,7 +92,7 @@ async def test_flushes_of_a_domain_are_paced_after_a_burst():
 @given(st.integers(1, 1_000), st.lists(st.integers(0, 2 * SECOND), min_size=1, max_size=200))
 def test_in_no_stretch_of_time_are_there_more_flushes_than_the_budget_and_one_burst(per_second, pauses):
     now = 5 * SECOND
-    pace = Pace(per_second, now)
+    pace = Tokens(per_second, now)
     begun = []
     for pause in pauses:
         now += pause
@@ -128,7 +128,7 @@ async def test_an_index_beyond_its_budget_refuses_and_one_near_it_brakes():
         await asyncio.gather(*answers)
         clock.advance(1_000)
         await settle()
-        with pytest.raises(Busy):
+        with pytest.raises(Overloaded):
             one.produce.submit(batch(stream))
 
 

@@ -7,6 +7,7 @@ import pytest
 from dray.clock import ManualClock, SystemClock
 from dray.disk import LocalDisk
 from dray.errors import Unavailable
+from dray.fetch.cache import ObjectCache
 from dray.log.files import FileLog
 from dray.machine.streams import FloorReason, RaiseFloor
 from dray.objects.files import FileObjects
@@ -20,7 +21,7 @@ from dray.produce.errors import (
     ProducerFenced,
     Stopping,
     StoredUnknown,
-    StreamGone,
+    StreamMissing,
 )
 from dray.replica.errors import Diverged
 from tests.produce.broker import GatedObjects, HeldLog, batch, broker, objects_in, outlast, settle, stored
@@ -222,7 +223,7 @@ async def test_each_batch_of_an_object_is_told_its_own_truth():
         ]
         told = await asyncio.gather(*answers, return_exceptions=True)
         kinds = [type(answer).__name__ if isinstance(answer, Exception) else answer.base_offset for answer in told]
-        refused = [OutOfOrder, ProducerFenced, StreamGone, StreamGone, BadBatch]
+        refused = [OutOfOrder, ProducerFenced, StreamMissing, StreamMissing, BadBatch]
         assert kinds[:4] == [1, "OutOfOrder", "ProducerFenced", 0]
         assert [type(told[at]) for at in (1, 2, 4, 5, 6)] == refused
         assert told[7].base_offset == 0
@@ -274,17 +275,17 @@ async def test_a_replica_that_has_stopped_for_good_is_a_retriable_failure_and_de
         assert objects.deleted == []
 
 
-async def test_written_objects_are_offered_to_readers_before_the_commit_wakes_them():
+async def test_written_objects_are_offered_to_readers_before_the_commit_wakes_them(monkeypatch):
     """Design section 5: a tailing consumer reads nothing from the store."""
     kept: dict[str, bytes] = {}
 
-    class Cache:
-        def add(self, path, parts, size) -> None:
-            kept[path] = b"".join(parts)
-            assert len(kept[path]) == size
+    def add(_cache, path, parts, size) -> None:
+        kept[path] = b"".join(parts)
+        assert len(kept[path]) == size
 
+    monkeypatch.setattr(ObjectCache, "add", add)
     log, objects = HeldLog(await new_log()), MemoryObjects()
-    async with broker({0: log}, objects, written=Cache()) as one:
+    async with broker({0: log}, objects) as one:
         (stream,) = await one.streams()
         log.hold()
         answer = one.produce.submit(batch(stream))

@@ -5,7 +5,17 @@ import random
 from crc32c import crc32c
 from hypothesis import strategies as st
 
-from dray.records import MAX_TIMESTAMP, NewRecord, build_batch
+from dray.buffers import Buffer
+from dray.records import (
+    MAX_TIMESTAMP,
+    BatchRules,
+    NewRecord,
+    ScratchPool,
+    Validated,
+    build_batch,
+    check_records,
+    inspect,
+)
 from dray.records.layout import CRC_FROM, HEADER_SIZE, LENGTH_FROM
 
 contents = st.one_of(st.none(), st.just(b""), st.binary(max_size=40), st.binary(min_size=120, max_size=140))
@@ -32,6 +42,11 @@ def seeded_records(dice: random.Random, most: int = 20) -> list[NewRecord]:
         )
         for _ in range(dice.randrange(1, most))
     ]
+
+
+def validate(buffer: Buffer, rules: BatchRules, pool: ScratchPool, now_ms: int | None = None) -> Validated:
+    """Both steps of a check at once."""
+    return check_records(inspect(buffer, rules), rules, pool, now_ms)
 
 
 def records_bytes(records: list[NewRecord]) -> bytes:

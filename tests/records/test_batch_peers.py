@@ -9,8 +9,8 @@ from aiokafka.record.memory_records import MemoryRecords as AioMemory
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaBuilder
 from kafka.record.memory_records import MemoryRecords as KafkaMemory
 
-from dray.records import BatchRules, Codec, NewRecord, Record, ScratchPool, build_batch, records_of, validate
-from tests.records.batch_samples import seeded_records
+from dray.records import BatchRules, Codec, NewRecord, Record, ScratchPool, build_batch, records_of
+from tests.records.batch_samples import seeded_records, validate
 
 POOL = ScratchPool(1 << 20)
 # kafka-python has no library for the other codecs here; aiokafka takes them from cramjam, and

@@ -18,12 +18,19 @@ from dray.records import (
     build_batch,
     inspect,
     records_of,
-    validate,
     view_at,
 )
 from dray.records import errors as refusals
 from dray.records.codecs import compress
-from tests.records.batch_samples import batch_of, damaged, record_lists, records_bytes, resealed, seeded_records
+from tests.records.batch_samples import (
+    batch_of,
+    damaged,
+    record_lists,
+    records_bytes,
+    resealed,
+    seeded_records,
+    validate,
+)
 
 POOL = ScratchPool(1 << 20)
 RULES = BatchRules()

@@ -14,7 +14,6 @@ from dray.records import (
     batches,
     build_batch,
     one_batch,
-    patched_parts,
     records_of,
     view_at,
 )
@@ -96,20 +95,6 @@ def test_other_formats_are_refused_even_when_shorter_than_our_header(magic: int)
 def test_an_unknown_codec_has_no_name():
     with pytest.raises(BadCodec):
         _ = one_batch(ONE[:22] + b"\x05" + ONE[23:]).codec
-
-
-@given(records=record_lists, codec=st.sampled_from(Codec), base_offset=st.integers(0, 2**63 - 1))
-def test_a_sent_batch_differs_only_in_base_offset_and_leader_epoch(
-    records: list[NewRecord], codec: Codec, base_offset: int
-):
-    """B2, R-038: the CRC that the client computed still protects the records."""
-    stored = build_batch(records, codec=codec, producer_id=9, producer_epoch=1, base_sequence=4)
-    prefix, rest = patched_parts(one_batch(stored), base_offset)
-    sent = bytes(prefix) + bytes(rest)
-    assert sent == struct.pack(">q", base_offset) + stored[8:12] + struct.pack(">i", 0) + stored[16:]
-    assert one_batch(sent).crc_is_right
-    assert isinstance(rest, memoryview)
-    assert rest.obj is stored
 
 
 @given(records=record_lists, codec=st.sampled_from(Codec), append_ms=st.integers(0, 2**62))

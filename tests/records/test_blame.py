@@ -2,9 +2,10 @@
 
 import pytest
 
-from dray.records import BatchRules, NewRecord, ScratchPool, build_batch, validate
+from dray.records import BatchRules, NewRecord, ScratchPool, build_batch
 from dray.records.blame import LARGEST, MOST
 from dray.records.errors import BadTimestamp, InvalidBatch, NullKey
+from tests.records.batch_samples import validate
 
 POOL = ScratchPool(8 << 20)
 NOW = 1_700_000_000_000

@@ -5,11 +5,11 @@ import io
 
 import pytest
 
-from dray.records import BatchRules, Codec, NewRecord, ScratchPool, build_batch, validate
+from dray.records import BatchRules, Codec, NewRecord, ScratchPool, build_batch
 from dray.records.codecs import expand
 from dray.records.errors import BadCompression
 from dray.records.layout import HEADER_SIZE
-from tests.records.batch_samples import resealed
+from tests.records.batch_samples import resealed, validate
 
 POOL = ScratchPool(1 << 20)
 PLAIN = build_batch([NewRecord(value=b"v" * 1_000) for _ in range(50)])

@@ -18,7 +18,7 @@ if sys.argv[1] == "twin":
 
 import hashlib, random
 sys.path.insert(0, sys.argv[2])
-from tests.records.batch_samples import batch_of, damaged, records_bytes, seeded_records
+from tests.records.batch_samples import batch_of, damaged, records_bytes, seeded_records, validate
 from dray.records import *
 from dray.records.arrow import to_arrow, unwrap
 from dray.records.writer import BatchWriter

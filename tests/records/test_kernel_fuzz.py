@@ -25,6 +25,7 @@ def test_damaged_input_never_leads_outside_a_buffer():
     assert done.stdout.startswith("fuzz cases=20000 crashes=0")
 
 
+@pytest.mark.slow  # each compiles the kernel with sanitizers
 @pytest.mark.parametrize(
     ("file", "right", "wrong"),
     [

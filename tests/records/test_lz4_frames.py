@@ -2,11 +2,11 @@
 
 import pytest
 
-from dray.records import BatchRules, Codec, NewRecord, ScratchPool, build_batch, validate
+from dray.records import BatchRules, Codec, NewRecord, ScratchPool, build_batch
 from dray.records.codecs import expand
 from dray.records.errors import BadCompression
 from dray.records.layout import HEADER_SIZE
-from tests.records.batch_samples import resealed
+from tests.records.batch_samples import resealed, validate
 from tests.records.lz4_frames import frames
 
 POOL = ScratchPool(1 << 20)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dray.produce.batches import received
-from dray.records import BatchRules, NewRecord, ScratchPool, build_batch, pure_request, validate
+from dray.records import BatchRules, NewRecord, ScratchPool, build_batch, pure_request
 from dray.records.errors import InvalidBatch
 from dray.records.layout import Codec
 from dray.records.pure_request import MOST_ROWS, Plain, Row
@@ -17,7 +17,7 @@ from dray.servers.kafka.messages.produce import SCHEMA as PRODUCE
 from dray.servers.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from dray.servers.kafka.messages.request_header import CODEC as REQUEST_HEADER
 from dray.servers.kafka.messages.request_header import RequestHeader
-from tests.records.batch_samples import damaged, record_lists, resealed, seeded_records
+from tests.records.batch_samples import damaged, record_lists, resealed, seeded_records, validate
 
 _kernel = pytest.importorskip("dray.records._kernel", reason="built without a compiler")
 

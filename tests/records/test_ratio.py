@@ -2,9 +2,10 @@
 
 import pytest
 
-from dray.records import BatchRules, Codec, NewRecord, ScratchPool, build_batch, validate
+from dray.records import BatchRules, Codec, NewRecord, ScratchPool, build_batch
 from dray.records.codecs import SANE_BYTES, SANE_RATIO
 from dray.records.errors import ExpandsTooFar
+from tests.records.batch_samples import validate
 
 MIB = 1 << 20
 

@@ -17,11 +17,10 @@ from dray.records import (
     build_batch,
     one_batch,
     records_of,
-    validate,
 )
 from dray.records.arrow import to_arrow, unwrap
 from dray.records.writer import BatchWriter
-from tests.records.batch_samples import batch_of, record_lists
+from tests.records.batch_samples import batch_of, record_lists, validate
 
 STORED = BatchRules(zero_base_offset=False, append_time=True)
 POOL = ScratchPool(1 << 20)

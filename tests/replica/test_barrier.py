@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from dray.replica.barrier import Applied, SharedTail
+from dray.replica.barrier import Barrier, SharedTail
 
 
 class Engine:
@@ -98,7 +98,7 @@ async def test_an_error_reaches_every_sharer_and_the_next_call_is_fresh():
 
 
 async def test_waiters_are_released_in_order_of_position():
-    barrier = Applied()
+    barrier = Barrier()
     early, late = barrier.wait(5), barrier.wait(9)
     barrier.reached(4)
     assert not early.done()

@@ -84,7 +84,7 @@ async def test_a_sync_that_waits_for_the_tail_while_the_replica_fails_ends():
         replica.fail(Diverged("for the test"))
         release.set()
         with pytest.raises(Diverged):
-            await asyncio.wait_for(waiting, 5)
+            await asyncio.wait_for(waiting, 60)
 
 
 async def test_an_entry_that_the_log_puts_among_those_already_read_stops_the_replica():
@@ -110,7 +110,7 @@ async def test_a_session_that_was_given_up_is_opened_again_without_new_work():
         with pytest.raises((CommitUnknown, NotServing)):
             await replica.propose(KeepAlive())
         log.swallow = 0
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while replica.session is None or replica.session.id == first:
                 await asyncio.sleep(0.01)
 
@@ -125,7 +125,7 @@ async def test_callers_in_flight_are_answered_when_the_replica_stops():
         waiting = asyncio.ensure_future(replica.propose(KeepAlive()))
         await asyncio.sleep(0.05)
     with pytest.raises(CommitUnknown):
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, 60)
 
 
 def test_an_entry_that_has_seen_what_was_never_shown_contradicts_at_once():

@@ -17,7 +17,7 @@ from dray.replica import checkpointer as checkpointer_module
 from dray.replica.checkpointer import Checkpointer
 from dray.replica.checkpoints import FileCheckpoints, MemoryCheckpoints, newest_machine
 from dray.replica.fold import InlineFolder
-from dray.replica.keeping import MOST, Kept, Limits, needed_from
+from dray.replica.keeping import MOST, KeepLimits, Kept, needed_from
 from dray.replica.opening import catch_up
 from dray.replica.replica import Replica
 from dray.sim.disk import FakeDisk
@@ -151,12 +151,12 @@ def kept(*ages_ms: int, log_bytes: int = 0) -> list[Kept]:
 )
 def test_an_hour_is_kept_and_never_less_than_two(have: list[Kept], floor: int | None) -> None:
     """CK2, CK5"""
-    assert needed_from(have, Limits(kept_ms=HOUR_MS, kept_bytes=1_000), log_bytes=0) == floor
+    assert needed_from(have, KeepLimits(kept_ms=HOUR_MS, kept_bytes=1_000), log_bytes=0) == floor
 
 
 def test_more_bytes_than_may_be_kept_go_before_their_hour() -> None:
     """CK2: but never what lies between the two newest."""
-    limits = Limits(kept_ms=HOUR_MS, kept_bytes=250)
+    limits = KeepLimits(kept_ms=HOUR_MS, kept_bytes=250)
     assert needed_from(kept(3, 2, 1, 0, log_bytes=100), limits, log_bytes=600) == 30
     assert needed_from(kept(1, 0, log_bytes=100), limits, log_bytes=600) == 10
     assert needed_from(kept(3, 2, 1, 0, log_bytes=1_000), limits, log_bytes=6_000) == 30

@@ -7,11 +7,13 @@ import pytest
 from dray.log import envelope
 from dray.log.port import BEFORE_ALL
 from dray.machine.command import encode
+from dray.machine.offsets import CommitOffsets, OffsetRow
 from dray.machine.sessions import Close, Expire, KeepAlive, SessionKind
 from dray.machine.topics import CreateTopic, TopicCreated
 from dray.machine.verdict import Done
 from dray.replica.errors import CommitUnknown, Diverged, NotServing, Superseded
 from dray.replica.replica import Replica
+from dray.replica.wakeups import CATALOG, GroupKey
 from dray.replica.writer import Timing
 
 from .domain import MoodyLog, new_log, replica_on, running
@@ -20,7 +22,7 @@ CALM = Timing(ttl_ms=60_000, keepalive_ms=20_000, settle_ms=1_000)
 """No beat comes between, however slow the machine is."""
 
 
-async def entries_of(log) -> list[envelope.Head]:
+async def entries_of(log) -> list[envelope.EntryHead]:
     heads = []
     tail = await log.tail()
     async for position, entry in log.follow(BEFORE_ALL):
@@ -176,7 +178,7 @@ async def test_a_process_whose_name_was_taken_over_stops():
         new = replica_on(log.handle(), "broker-1", instance=b"another-instance", owner=True)
         async with running(new):
             await new.open_session()
-            assert isinstance(await asyncio.wait_for(old.failed, 5), Superseded)
+            assert isinstance(await asyncio.wait_for(old.failed, 60), Superseded)
             with pytest.raises(Superseded):
                 await old.propose(KeepAlive())
 
@@ -194,7 +196,7 @@ async def test_a_cloned_process_is_found_out():
             seen_position=replica.machine.position, seen_digest=replica.machine.digest,
         )  # fmt: skip
         await log.append(forged)
-        assert isinstance(await asyncio.wait_for(replica.failed, 5), Superseded)
+        assert isinstance(await asyncio.wait_for(replica.failed, 60), Superseded)
 
 
 async def test_a_log_that_is_shorter_than_what_was_read_stops_the_replica():
@@ -222,7 +224,7 @@ async def test_a_writer_that_saw_another_history_stops_the_replica():
         replica._digests.remember(replica.machine.position, 12345)
         await other.sync()
         await other.propose(KeepAlive())
-        assert isinstance(await asyncio.wait_for(replica.failed, 5), Diverged)
+        assert isinstance(await asyncio.wait_for(replica.failed, 60), Diverged)
 
 
 async def test_a_replica_that_cannot_write_stops_serving():
@@ -259,8 +261,26 @@ async def test_a_waiter_is_woken_by_what_apply_touches_and_by_nothing_else():
         with replica.waiter([1, 2]) as waiter:
             assert await waiter.wait(0.01) is False
             replica._wakeups.wake([2])
-            assert await waiter.wait(1) is True
-            waiter.clear()
+            assert await waiter.wait(60) is True
+            assert waiter.touched() == {2}
             replica._wakeups.wake([3])
             assert await waiter.wait(0.01) is False
+            assert waiter.touched() == set()
+            replica._wakeups.wake_all()
+            assert await waiter.wait(60) is True
+            assert waiter.touched() == {1, 2}
         assert replica._wakeups.waiters == {}
+
+
+async def test_a_group_that_is_called_catalog_wakes_its_own_waiters_and_not_the_catalogs():
+    replica: Replica = replica_on(await new_log())
+    row = OffsetRow(topic_id=b"t" * 16, partition=0, offset=1)
+    async with running(replica):
+        with replica.waiter([GroupKey("catalog")]) as group, replica.waiter([CATALOG]) as catalog:
+            await replica.propose(CommitOffsets(group="catalog", rows=(row,)))
+            assert await group.wait(60) is True
+            assert await catalog.wait(0.01) is False
+            group.clear()
+            await replica.propose(CreateTopic(topic_id=b"u" * 16, name="catalog", partitions=1))
+            assert await catalog.wait(60) is True
+            assert await group.wait(0.01) is False

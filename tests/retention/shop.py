@@ -9,7 +9,7 @@ from dray.clock import ManualClock
 from dray.ids import SeededEntropy
 from dray.log.memory import MemoryLog
 from dray.machine.append import Accepted, Append, Appended, pack_rows
-from dray.machine.head import Genesis, founding
+from dray.machine.head import SUPPORTED, Genesis, founding
 from dray.machine.machine import Machine
 from dray.machine.names import StreamId, wal_id
 from dray.machine.sessions import KeepAlive, SessionKind
@@ -47,7 +47,9 @@ class Cluster:
 
     async def begin(self, data_domains: int = 1) -> "Cluster":
         for domain in range(1 if data_domains == 1 else data_domains + 1):
-            genesis = Genesis(cluster_id=CLUSTER, log_id=b"log-id-%d" % domain, domain=domain, domains=data_domains)
+            genesis = Genesis(
+                cluster_id=CLUSTER, log_id=b"log-id-%d" % domain, domain=domain, domains=data_domains, version=SUPPORTED
+            )
             self.logs[domain] = MemoryLog()
             await self.logs[domain].append(founding(genesis, NOW))
         return self

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from dray.clock import ManualClock
 from dray.errors import Unavailable
 from dray.machine.sessions import KeepAlive
-from dray.node import broker as node_broker
+from dray.node.roles import broker as node_broker
 from dray.replica.checkpointer import Checkpointer
 from dray.replica.checkpoints import MemoryCheckpoints
 from dray.replica.fold import InlineFolder

@@ -5,7 +5,7 @@ import pytest
 from dray.errors import DrayError
 from dray.log import envelope
 from dray.machine import checkpoint
-from dray.machine.checkpoint import TooNew
+from dray.machine.checkpoint import CheckpointTooNew
 from dray.machine.command import NotActive, encode
 from dray.machine.garbage import Pinned
 from dray.machine.head import Activate
@@ -96,7 +96,7 @@ def test_after_activate_the_newer_rules_hold_and_an_older_build_stops(monkeypatc
     loaded = checkpoint.load(checkpoint.dump(machine), NewMachine)
     assert isinstance(loaded, NewMachine)
     assert loaded.notes.texts == ["hello"]
-    with pytest.raises(TooNew):
+    with pytest.raises(CheckpointTooNew):
         checkpoint.load(checkpoint.dump(machine))
     old = Machine()
     outcomes = [old.apply(position, entry).outcome for position, entry in tape.entries]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dray.errors import DrayError, Invalid
 from dray.wal import codec
 from dray.wal.codec import BadWalObject, Batch
-from dray.wal.ids import LogId, WalId, parse_wal_id, wal_id
+from dray.wal.ids import LogId, SessionId, WalId, is_made_by, parse_wal_id, wal_id
 
 LOG = LogId(bytes.fromhex("0102030405060708"))
 WAL = wal_id(LOG, 7, 9)
@@ -201,6 +201,10 @@ def test_a_wal_id_is_parsed_into_what_it_was_made_of(log_id: bytes, session: int
     """W1: the three parts are all of it."""
     name = parse_wal_id(wal_id(LogId(log_id), session, counter))
     assert (name.log_id, name.session, name.counter) == (log_id, session, counter)
+    made = wal_id(LogId(log_id), session, counter)
+    assert is_made_by(made, LogId(log_id), SessionId(session))
+    assert not is_made_by(made, LogId(log_id), SessionId(session ^ 1))
+    assert not is_made_by(made, LogId(log_id[1:] + b"x"), SessionId(session)) or log_id[1:] + b"x" == log_id
 
 
 def test_the_wal_id_has_a_fixed_byte_form():

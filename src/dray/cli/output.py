@@ -49,7 +49,7 @@ def wanted_format(argv: Sequence[str]) -> Format:
     return Format.TEXT
 
 
-def report(form: Format, error: DrayError) -> int:
+def report(form: Format, error: DrayError, program: str = "drayd") -> int:
     """Tell an error and what to do next; returns the exit code."""
     from dray.config import BadConfig  # here, so that `drayd --version` does not wait for Pydantic
 
@@ -62,7 +62,7 @@ def report(form: Format, error: DrayError) -> int:
             form, told, kind="invalid", then="mend this, then run `drayd config check`", details={"problems": problems}
         )
         return USAGE
-    refuse(form, [str(error)], kind=error.kind.name.lower(), then=next_step(error))
+    refuse(form, [str(error)], kind=error.kind.name.lower(), then=next_step(error), program=program)
     return FAILURE
 
 
@@ -72,7 +72,13 @@ def next_step(error: DrayError) -> str:
 
 
 def refuse(
-    form: Format, told: Sequence[str], *, kind: str, then: str, details: Mapping[str, object] | None = None
+    form: Format,
+    told: Sequence[str],
+    *,
+    kind: str,
+    then: str,
+    details: Mapping[str, object] | None = None,
+    program: str = "drayd",
 ) -> None:
     """Print an error: its lines, and what to do next."""
     if form is Format.JSON:
@@ -80,5 +86,5 @@ def refuse(
         typer.echo(json.dumps({"error": body}))
         return
     for line in told:
-        typer.echo(f"drayd: {line}", err=True)
+        typer.echo(f"{program}: {line}", err=True)
     typer.echo(f"  next: {then}", err=True)

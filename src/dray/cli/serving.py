@@ -20,8 +20,8 @@ from dray.config import Config
 from dray.disk import DirectoryInUse
 from dray.errors import DrayError, Kind
 from dray.memory import MIB, collect_less, keep_freed_buffers
-from dray.node.broker import run_broker
 from dray.node.descriptors import raise_limit
+from dray.node.roles.broker import run_broker
 from dray.telemetry import configure_logging
 
 IN_USE: Final = 3

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from dray.config import Section
 from dray.fetch.settings import FetchSettings
+from dray.groups.settings import GroupSettings
 from dray.log.settings import LogSettings
 from dray.node.settings import BrokerSettings, TopicSettings
 from dray.objects.settings import ObjectsSettings
@@ -33,6 +34,7 @@ class LoggingSettings(Section):
 SECTIONS: Final[Mapping[str, type[Section]]] = {
     "broker": BrokerSettings,
     "fetch": FetchSettings,
+    "groups": GroupSettings,
     "http": HttpSettings,
     "kafka": KafkaSettings,
     "log": LogSettings,

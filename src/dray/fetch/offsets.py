@@ -41,7 +41,7 @@ class Found:
 Search: TypeAlias = Callable[[BatchView], tuple[int, int] | None]
 
 
-class OffsetService:
+class OffsetLookup:
     """What handlers ask about offsets.
 
     All of it raises `StreamGone`, after a sync, and what is of kind UNAVAILABLE
@@ -113,9 +113,9 @@ class OffsetService:
 
     async def _ask(self, row: IndexRow, run: Run, search: Search) -> Found | None:
         """Read one batch and search it, away from the loop."""
-        (read,) = await self._fetch.reader.read([run])
+        (read,) = await self._fetch.sources.read([run])
         if isinstance(read.error, Corrupt | NotFound):
-            self._fetch.reader.forget(run.place.path)
+            self._fetch.sources.forget(run.place)
             raise DamagedObject("a batch cannot be read", name=run.place.path, offset=row.start) from read.error
         if read.error is not None:
             raise read.error

@@ -23,7 +23,7 @@ from dray.machine.index import IndexRow
 from dray.machine.machine import Machine
 from dray.machine.names import ObjectId, StreamId, domain_of
 from dray.machine.stream import Stream
-from dray.objects.paths import WalName
+from dray.objects.paths import ObjectKind
 from dray.pace import Pace
 from dray.replica.domains import Domains
 from dray.replica.replica import Replica
@@ -49,6 +49,7 @@ class Place(NamedTuple):
     path: str
     size: int
     created_ms: int
+    kind: ObjectKind
 
 
 class Run(NamedTuple):
@@ -56,6 +57,10 @@ class Run(NamedTuple):
 
     place: Place
     rows: list[IndexRow]
+    offset: int
+    """The first that is wanted: a source whose rows hold many batches begins with the one that has it."""
+    room: int
+    """Bytes that the answer has left for it; only a first batch may be larger (F3)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +91,13 @@ class Refusal:
 
 
 Look: TypeAlias = Rows | AtEnd | Refusal
+
+
+class Backlog(NamedTuple):
+    """Batches that wait for a consumer."""
+
+    bytes: int
+    batches: int
 
 
 class Planner:
@@ -148,6 +160,17 @@ class Planner:
         following = runs[-1].rows[-1].end if runs else offset
         return Rows(start=start, end=end, runs=runs, size=size, batches=count, next_offset=following)
 
+    def backlog(self, stream: StreamId, offset: int) -> Backlog | None:
+        """What lies behind an offset; None: a look at it would be a refusal."""
+        found = self.replica_of(stream).machine.streams.find(stream)
+        if found is None or found.closed or not found.start <= offset <= found.end:
+            return None
+        first = found.index.find(offset) if offset < found.end else None
+        if first is None:
+            return Backlog(0, 0)
+        row, last = found.index.row(first), found.index.row(len(found.index) - 1)
+        return Backlog(last.cumulative_size - row.cumulative_size + row.size, len(found.index) - first)
+
     def bytes_between(self, stream: StreamId, start: int, end: int) -> int:
         """Bytes of the batches from the one that holds `start` to the one before `end`; 0 if either is not there."""
         found = self.replica_of(stream).machine.streams.find(stream)
@@ -161,7 +184,7 @@ class Planner:
 
     def run_at(self, stream: StreamId, row: IndexRow) -> Run:
         """One batch."""
-        return Run(self._place(self.replica_of(stream).machine, row.object), [row])
+        return Run(self._place(self.replica_of(stream).machine, row.object), [row], row.start, row.size)
 
     def _runs(
         self, stream: Stream, offset: int, limit: int, batches: int, oversize: bool
@@ -180,7 +203,7 @@ class Planner:
                 return runs, size, number - first
             if row.object != owner:
                 owner, rows = row.object, []
-                runs.append(Run(self._place(machine, row.object), rows))
+                runs.append(Run(self._place(machine, row.object), rows, max(offset, row.start), limit - size))
             rows.append(row)
             size += row.size
         return runs, size, min(len(index) - first, batches)
@@ -193,10 +216,7 @@ class Planner:
             found = machine.objects.find(number)
             if found is None:
                 raise DamagedObject("the index names an object that the machine has forgotten", object=number)
-            name = WalName.of(
-                zone=found.zone, domain=machine.domain, created_ms=found.created_ms, wal_id=found.wal_id
-            )  # fmt: skip
-            place = Place(name.path(), found.size, found.created_ms)
+            place = Place(found.path(), found.size, found.created_ms, found.kind)
             if len(self._places) >= _PLACES_MAX:
                 del self._places[next(iter(self._places))]
             self._places[key] = place

@@ -31,16 +31,21 @@ from dray.errors import Corrupt, DrayError, NotFound
 from dray.fetch import telemetry
 from dray.fetch.cache import ObjectCache
 from dray.fetch.errors import DamagedObject
+from dray.fetch.growth import Growth
 from dray.fetch.line import Account
 from dray.fetch.plan import MAX_BATCHES, AtEnd, Look, PartitionRead, Planner, Refusal, Rows
-from dray.fetch.reader import ObjectReader, RunRead
 from dray.fetch.settings import FetchSettings
+from dray.fetch.sources.by_kind import Sources
+from dray.fetch.sources.source import RunRead
+from dray.fetch.sources.wal import WalSource
 from dray.machine.names import StreamId
+from dray.objects.paths import ObjectKind
 from dray.objects.port import Objects
 from dray.pace import Pace
 from dray.records.layout import LENGTH_FROM, PREFIX
 from dray.replica.domains import Domains
 from dray.replica.replica import Replica
+from dray.replica.wakeups import Waiter
 from dray.telemetry import logger
 
 _READERS_MAX: Final = 4_096
@@ -78,7 +83,7 @@ class FetchService:
         self, *, domains: Domains, objects: Objects, clock: Clock, settings: FetchSettings, cache: ObjectCache
     ) -> None:
         self.planner = Planner(domains)
-        self.reader = ObjectReader(objects, cache, clock, settings)
+        self.sources = Sources({ObjectKind.WAL: WalSource(objects, cache, clock, settings)})
         self._domains = domains
         self._settings = settings
         self._max_wait_s = settings.max_wait.total_seconds()
@@ -87,7 +92,7 @@ class FetchService:
 
     async def close(self) -> None:
         """End the reads that are under way."""
-        await self.reader.close()
+        await self.sources.close()
 
     async def fetch(
         self,
@@ -129,11 +134,17 @@ class FetchService:
             waiters = [
                 stack.enter_context(replica.waiter(streams, event)) for replica, streams in question.streams().items()
             ]
-            while waiters:
-                waiters[0].clear()  # before looking: what comes later wakes again (F9)
+            in_time = bool(waiters)
+            while in_time:
+                for waiter in waiters:
+                    waiter.clear()  # before looking: what comes later wakes again (F9)
                 looks = await self._look(question)
-                if _is_enough(question, looks, min_bytes) or not await waiters[0].wait(deadline - loop.time()):
-                    break
+                if _is_enough(question, looks, min_bytes):
+                    return looks
+                growth = Growth(self.planner, question.requests, looks)
+                in_time = await _await_growth(growth, waiters, min_bytes, deadline)
+                if not in_time and growth.is_any:
+                    looks = await self._look(question)
         return looks
 
     async def _await_room(self, question: "_Question", looks: list[Look], account: Account) -> list[Look]:
@@ -181,7 +192,7 @@ class FetchService:
 
     async def _answer(self, question: "_Question", looks: Sequence[Look]) -> list[PartitionData]:
         runs = [run for look in looks if isinstance(look, Rows) for run in look.runs]
-        reads = iter(await self.reader.read(runs))
+        reads = iter(await self.sources.read(runs))
         answers, pace = [], Pace()
         for request, look in zip(question.requests, looks, strict=True):
             if pace.is_due():
@@ -199,11 +210,11 @@ class FetchService:
     async def _records(self, request: PartitionRead, look: Rows, reads: list[RunRead]) -> PartitionData:
         """What was read; if the first batch was not, a second try after a sync (F11)."""
         if look.runs and not reads[0].views and _is_damage(reads[0].error):
-            self.reader.forget(look.runs[0].place.path)
+            self.sources.forget(look.runs[0].place)
             again = await self._look_again(request, look)
             if not isinstance(again, Rows):
                 return _without_records(request.stream, again)
-            look, reads = again, await self.reader.read(again.runs)
+            look, reads = again, await self.sources.read(again.runs)
         epoch = self._domains.of(request.stream).machine.head.generation
         parts, size, following = _patch(look, reads, epoch)
         if not parts and look.runs:
@@ -225,7 +236,7 @@ class FetchService:
     def _remember(self, request: PartitionRead, following: int, *, own: bool) -> None:
         """Read ahead of a consumer that goes on where it stopped, unless it is served from what was written here."""
         ahead = self._readers.pop((request.stream, request.offset), None)
-        if ahead is None or own or not self.reader.readahead_limit:
+        if ahead is None or own or not self.sources.readahead_limit:
             ahead = following
         else:
             ahead = self._read_ahead(request.stream, following, max(ahead, following))
@@ -242,7 +253,7 @@ class FetchService:
         look = self.planner.look_at(stream, ahead, left, MAX_BATCHES, oversize=False)
         if not isinstance(look, Rows):
             return ahead
-        self.reader.read_ahead(look.runs)
+        self.sources.read_ahead(look.runs)
         return look.next_offset
 
 
@@ -284,6 +295,16 @@ async def _sync(replica: Replica) -> DrayError | None:
     return None
 
 
+async def _await_growth(growth: Growth, waiters: Sequence[Waiter], min_bytes: int, deadline: float) -> bool:
+    """Wait until there may be enough; False: the time has passed. The waiters share one event."""
+    loop = asyncio.get_running_loop()
+    while True:
+        in_time = await waiters[0].wait(deadline - loop.time())
+        touched = [key for waiter in waiters for key in waiter.touched()]
+        if not in_time or growth.reaches(min_bytes, touched):
+            return in_time
+
+
 def _is_negative(look: Look) -> bool:
     """Does it say that something is not there?"""
     return not isinstance(look, Rows)
@@ -319,8 +340,8 @@ def _patch(look: Rows, reads: Sequence[RunRead], epoch: int) -> tuple[list[Buffe
     parts: list[Buffer] = []
     size, following = 0, look.next_offset
     pack, head = PREFIX.pack, PREFIX.size
-    for run, read in zip(look.runs, reads, strict=True):
-        for row, view in zip(run.rows, read.views, strict=False):
+    for read in reads:
+        for row, view in zip(read.rows, read.views, strict=False):
             parts += (pack(row.start, row.size - LENGTH_FROM, epoch), view[head:])
             size += row.size
             following = row.end

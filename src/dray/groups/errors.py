@@ -1,15 +1,36 @@
 """What can be wrong with a request about a group."""
 
-from dray.errors import Invalid, Lost, NotFound
+from typing import Final
 
+from dray.errors import Conflict, Invalid
+from dray.machine.groups.codes import GroupCode
 
-class UnknownMember(Lost):
-    """The group has no such member: it must join again."""
-
-
-class UnknownGroup(NotFound):
-    """There is no such group, and the request is not one that makes it."""
+MAX_FACT: Final = 100
 
 
 class BadGroupId(Invalid):
-    """A group id is a text of at most 32,767 bytes."""
+    """A group id is a text of at most 32,767 bytes, and where members are concerned not an empty one."""
+
+
+class BadSessionTimeout(Invalid):
+    """A session timeout lies within the bounds of `groups.min_session` and `groups.max_session`."""
+
+
+class AssignmentTooLarge(Invalid):
+    """The assignments of a generation do not fit into an entry of the log."""
+
+
+class GroupSaysNo(Conflict):
+    """The group judged a call, and did nothing: the code says what its caller does next."""
+
+    def __init__(self, code: GroupCode, group: str) -> None:
+        super().__init__("the group says no", code=code.name.lower(), group=group[:MAX_FACT])
+        self.code = code
+
+
+class BadPattern(Invalid):
+    """A subscription's pattern is not one of RE2."""
+
+
+class UnknownAssignor(Invalid):
+    """A member asks for an assignor that there is not."""

@@ -1,11 +1,11 @@
-"""Committed offsets, as a service: remembered and told, for groups without members.
+"""Committed offsets, as a service: remembered and told.
 
 An offset is kept under its topic's id. A topic that was deleted and made again
 under the same name has another id, so its predecessor's offsets are nobody's.
 
-Only simple commits are taken here (generation -1, no member), as a consumer
-that assigns its own partitions makes them; whoever names a generation or a
-member is told that there is none. The empty group id is such a group too.
+Whether a member may commit is for its group to say; a group without members
+takes commits from anyone who names no generation, as a consumer that assigns
+its own partitions makes them. The empty group id is such a group too.
 
 Invariants
     RT11  An offset that was acknowledged through any broker is seen by every
@@ -18,6 +18,9 @@ Invariants
     RT21  The offsets of all groups together stay within a budget: a commit
           that would add to them is refused when it is used up, one that only
           moves an offset is not.
+    RT23  What the machine calls stale (C4) is proposed again only while its
+          client still waits: by work that was not cancelled, in a process
+          that may serve, at the age that it has, and a few times at most.
 """
 
 import asyncio
@@ -28,11 +31,12 @@ from typing import Final, TypeAlias
 
 from dray.errors import Unavailable, Unknown
 from dray.groups import telemetry
-from dray.groups.errors import BadGroupId, UnknownGroup, UnknownMember
+from dray.groups.errors import BadGroupId, GroupSaysNo
 from dray.groups.placement import domain_of_group
 from dray.machine.command import MAX_TIME_MS
+from dray.machine.groups.codes import Denied, GroupCode
 from dray.machine.names import TopicId
-from dray.machine.offsets import MAX_METADATA, CommitOffsets, OffsetCode, OffsetRow, OffsetsCommitted
+from dray.machine.offsets import MAX_METADATA, MEMBERS_SINCE, CommitOffsets, OffsetCode, OffsetRow, OffsetsCommitted
 from dray.machine.topics import Topic
 from dray.pace import Pace
 from dray.replica.domains import Domains
@@ -49,6 +53,8 @@ ROW_BYTES: Final = 64
 """Of a row without its metadata, at most."""
 MAX_OFFSET: Final = (1 << 63) - 1
 BUDGET_BYTES: Final = 256 << 20
+TRIES: Final = 8
+"""How often a row is proposed that others are ahead of each time."""
 
 NO_GENERATION: Final = -1
 NO_OFFSET: Final = -1
@@ -62,6 +68,7 @@ class CommitCode(Enum):
     METADATA_TOO_LARGE = "metadata has at most 4,096 letters"
     BAD_OFFSET = "an offset is from -1 on"
     NO_ROOM = "the offsets of all groups have used up their budget"
+    STALE = "others committed meanwhile, again and again; nothing happened, try again"
     FAILED = "nothing happened; try again"
     UNSURE = "it may have happened; committing it again is harmless"
 
@@ -95,8 +102,30 @@ class FetchedOffset:
 NOTHING: Final = FetchedOffset()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committer:
+    """Who commits: anyone, of a group without members; else a member, in its generation or epoch."""
+
+    group: str
+    generation: int = NO_GENERATION
+    member: str = ""
+    instance: str | None = None
+    knows_epochs: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """Who asks for offsets: anyone, or a member of a consumer group in its epoch."""
+
+    member: str | None = None
+    epoch: int = NO_GENERATION
+
+
+ANYONE: Final = Asker()
+
+
 Part: TypeAlias = list[tuple[Partition, OffsetRow]]
-Codes: TypeAlias = dict[Partition, CommitCode]
+Codes: TypeAlias = dict[Partition, CommitCode | GroupCode]
 
 
 class OffsetService:
@@ -110,23 +139,20 @@ class OffsetService:
 
     async def commit(
         self,
-        group: str,
+        committer: "str | Committer",
         offsets: Mapping[Partition, OffsetToCommit],
         *,
-        generation: int = NO_GENERATION,
-        member: str = "",
         retention_ms: int = -1,
     ) -> Codes:
-        """Remember how far a group has come; one code for each partition (RT12).
+        """Remember how far a group has come; one code for each partition (RT12). The group judges who commits (G9).
 
         Raises:
             BadGroupId: nothing was committed.
-            UnknownMember, UnknownGroup: nothing was committed; groups have no members here.
             Unavailable: nothing was committed; this process may not serve (RT14).
         """
+        committer = committer if isinstance(committer, Committer) else Committer(group=committer)
+        group = committer.group
         check_group(group)
-        if generation >= 0:
-            raise await self._no_generation(group, generation, member)
         if not all(self._topic_of(partition) for partition in offsets):
             await self._domains.catalog.sync()  # TS1: unknown is not said from memory
         codes: Codes = {}
@@ -145,16 +171,21 @@ class OffsetService:
         rows, crowded = self._with_room(replica, group, rows)
         codes |= dict.fromkeys(crowded, CommitCode.NO_ROOM)
         for part in split(rows):
-            codes |= await self._commit_part(replica, group, part, retention_ms)
+            codes |= await self._commit_part(replica, committer, part, retention_ms)
         return {partition: codes[partition] for partition in offsets}
 
     async def fetch(
-        self, group: str, partitions: Sequence[Partition], fresh: Freshness | None = None
+        self, group: str, partitions: Sequence[Partition], fresh: Freshness | None = None, asker: Asker = ANYONE
     ) -> dict[Partition, FetchedOffset]:
-        """The committed offsets of these partitions (RT11)."""
+        """The committed offsets of these partitions (RT11).
+
+        Raises:
+            GroupSaysNo: a consumer group has no such member, or not in that epoch.
+        """
         check_group(group)
         replica = self._replica(group)
         await self._sync(replica, fresh)
+        _check_asker(replica, group, asker)
         found, pace = {}, Pace()
         for partition in partitions:
             if pace.is_due():
@@ -163,11 +194,14 @@ class OffsetService:
             found[partition] = NOTHING if topic is None else _told(replica, group, topic.id, partition.number)
         return found
 
-    async def fetch_all(self, group: str, fresh: Freshness | None = None) -> dict[Partition, FetchedOffset]:
-        """All committed offsets of a group, of topics that exist, by topic and partition (RT11)."""
+    async def fetch_all(
+        self, group: str, fresh: Freshness | None = None, asker: Asker = ANYONE
+    ) -> dict[Partition, FetchedOffset]:
+        """All committed offsets of a group, of topics that exist, by topic and partition (RT11); raises as `fetch`."""
         check_group(group)
         replica = self._replica(group)
         await self._sync(replica, fresh)
+        _check_asker(replica, group, asker)
         names = {topic.id: topic for topic in self._topics.visible()}
         found, pace = {}, Pace()
         for topic_id, number, _ in list(replica.machine.offsets.of_group(group)):
@@ -177,14 +211,6 @@ class OffsetService:
             if topic is not None and number < topic.visible:
                 found[Partition(topic=topic.name, number=number)] = _told(replica, group, topic_id, number)
         return dict(sorted(found.items(), key=lambda item: (item[0].topic, item[0].number)))
-
-    async def _no_generation(self, group: str, generation: int, member: str) -> UnknownMember | UnknownGroup:
-        """Without a generation whoever commits is taken, as by Kafka of a group without members; with one, nobody."""
-        replica = self._replica(group)
-        await self._sync(replica)
-        if any(True for _ in replica.machine.offsets.of_group(group)):
-            return UnknownMember("the group has no such member", group=group[:100], member=member[:100])
-        return UnknownGroup("the group does not exist", group=group[:100], generation=generation)
 
     def _replica(self, group: str) -> Replica:
         return self._domains[domain_of_group(group, self._domains.catalog.machine.head.domains)]
@@ -237,15 +263,37 @@ class OffsetService:
             logger().warning(telemetry.OFFSETS_FULL, refusing=self._full, budget_bytes=self._budget_bytes)
         return taken, crowded
 
-    async def _commit_part(self, replica: Replica, group: str, part: Part, retention_ms: int) -> Codes:
-        """Commit some rows; an error is theirs alone (RT12)."""
+    async def _commit_part(self, replica: Replica, committer: Committer, part: Part, retention_ms: int) -> Codes:
+        """Commit some rows, and those again that were stale (RT23)."""
+        if replica.machine.version < MEMBERS_SINCE:  # nobody can be a member yet
+            if committer.generation >= 0:
+                return {partition: GroupCode.UNKNOWN_MEMBER for partition, _ in part}
+            committer = Committer(group=committer.group)
+        send_by_ns = replica.send_by_ns()
+        codes: Codes = {}
+        for _ in range(TRIES):
+            codes |= await self._propose(replica, committer, part, retention_ms, send_by_ns)
+            part = [(partition, row) for partition, row in part if codes[partition] is CommitCode.STALE]
+            if not part:
+                break
+        return codes
+
+    async def _propose(
+        self, replica: Replica, committer: Committer, part: Part, retention_ms: int, send_by_ns: int
+    ) -> Codes:
+        """Propose some rows; an error is theirs alone (RT12)."""
         command = CommitOffsets(
-            group=group, rows=tuple(row for _, row in part), retention_ms=max(-1, min(retention_ms, MAX_TIME_MS))
-        )
+            group=committer.group, rows=tuple(row for _, row in part),
+            retention_ms=max(-1, min(retention_ms, MAX_TIME_MS)), generation=committer.generation,
+            member=committer.member, instance=committer.instance, knows_epochs=committer.knows_epochs,
+        )  # fmt: skip
         try:
-            match await replica.propose(command):
+            self._check_serving(replica)
+            match await replica.propose(command, send_by_ns=send_by_ns):
                 case [OffsetsCommitted(codes=given)]:
                     return {partition: _MEANING[code] for (partition, _), code in zip(part, given, strict=True)}
+                case [Denied(code=code)]:
+                    return {partition: code for partition, _ in part}
                 case _:
                     return {partition: CommitCode.FAILED for partition, _ in part}
         except Unknown:
@@ -257,6 +305,7 @@ class OffsetService:
 _MEANING: Final = {
     OffsetCode.COMMITTED: CommitCode.COMMITTED,
     OffsetCode.METADATA_TOO_LARGE: CommitCode.METADATA_TOO_LARGE,
+    OffsetCode.STALE: CommitCode.STALE,
 }
 
 
@@ -264,6 +313,14 @@ def check_group(group: str) -> None:
     """Raise unless it can be the id of a simple group; the empty text can."""
     if len(group) > MAX_GROUP_BYTES or len(group.encode()) > MAX_GROUP_BYTES:
         raise BadGroupId("a group id has at most 32,767 bytes", group=group[:100])
+
+
+def _check_asker(replica: Replica, name: str, asker: Asker) -> None:
+    """Only consumer groups ask who it is (as Kafka); it is judged by what a sync has brought."""
+    group = replica.machine.groups.consumer(name)
+    code = GroupCode.ACCEPTED if group is None else group.may_fetch(asker.member, asker.epoch)
+    if code is not GroupCode.ACCEPTED:
+        raise GroupSaysNo(code, name)
 
 
 def letters_of(metadata: str) -> int:

@@ -1,9 +1,21 @@
 """Where a group lives: 1,024 buckets, spread over the data domains."""
 
 from hashlib import blake2b
-from typing import Final
+from typing import Final, Protocol
 
 BUCKETS: Final = 1_024
+
+
+class BrokerOrder(Protocol):
+    """In which order brokers look after a group."""
+
+    def rank(self, group: str) -> int:
+        """How many come before this one."""
+        ...
+
+    def is_coordinator(self, group: str, listener: str) -> bool:
+        """Whether clients of a listener are told to ask this broker about the group."""
+        ...
 
 
 def bucket_of(group: str) -> int:

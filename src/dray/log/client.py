@@ -27,9 +27,9 @@ from dray.log.telemetry import RECONNECTING
 from dray.log.wire import (
     OLDEST,
     VERSION,
+    BadFrame,
     Frame,
     FrameKind,
-    Malformed,
     Welcome,
     decode_error,
     decode_position,
@@ -89,7 +89,7 @@ class ClientLog:
             async with asyncio.timeout(self._call_seconds):
                 answer = await calls.call(FrameKind.APPEND, encode_domain(self._domain), entry)
             return Position(decode_position(answer.payload))
-        except (_Gone, TimeoutError, Malformed, Corrupt) as error:
+        except (_Gone, TimeoutError, BadFrame, Corrupt) as error:
             if isinstance(error, TimeoutError):
                 calls.drop()  # LG18
             raise LostReply("the log server did not answer; the entry may be in the log") from error  # LG16
@@ -176,6 +176,7 @@ class ClientLog:
             raise Unreachable("the log is closed")
         if self._connecting is None:
             self._connecting = asyncio.get_running_loop().create_task(self._connect_calls())
+            self._connecting.add_done_callback(_heed_not)  # whoever waited may be gone
         return await asyncio.shield(self._connecting)
 
     async def _connect_calls(self) -> "_Calls":
@@ -189,7 +190,7 @@ class ClientLog:
         """A connection after its greeting."""
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                reader, writer = await _connect(self._address)
+                reader, writer = await connect(self._address)
                 try:
                     welcome = await self._greet(reader, writer)
                 except BaseException:
@@ -197,7 +198,7 @@ class ClientLog:
                     raise
         except (OSError, asyncio.IncompleteReadError, TimeoutError) as error:
             raise Unreachable("no log server answers: is its process running?", address=self._address) from error
-        except Malformed as error:
+        except BadFrame as error:
             raise WrongServer("the other side is not a log server", address=self._address) from error
         return reader, writer, welcome
 
@@ -207,7 +208,7 @@ class ClientLog:
         if frame.kind == FrameKind.ERROR:
             raise WrongServer(str(decode_error(frame.payload)), address=self._address)
         if frame.kind != FrameKind.WELCOME:
-            raise Malformed("the other side is not a log server", address=self._address)
+            raise BadFrame("the other side is not a log server", address=self._address)
         welcome = decode_welcome(frame.payload)
         if not OLDEST <= welcome.version <= VERSION:  # LG19
             raise WrongServer(
@@ -274,7 +275,7 @@ class _Calls:
                 answer = self._answers.get(frame.id)
                 if answer is not None and not answer.done():
                     answer.set_result(frame)
-        except (OSError, asyncio.IncompleteReadError, Malformed):
+        except (OSError, asyncio.IncompleteReadError, BadFrame):
             pass  # said to the callers below
         finally:
             self._gone = True
@@ -288,7 +289,14 @@ class _Calls:
         await asyncio.gather(self._reading, return_exceptions=True)
 
 
-async def _connect(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+def _heed_not(attempt: "asyncio.Task[_Calls]") -> None:
+    """Whoever still waits learns what it ended with; nobody has to."""
+    if not attempt.cancelled():
+        attempt.exception()
+
+
+async def connect(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to whoever listens there."""
     if isinstance(address, tuple):
         return await asyncio.open_connection(*address)
     with reachable_path(address) as name:
@@ -301,5 +309,5 @@ def _position_of_entry(frame: Frame, after: Position) -> Position:
         raise decode_error(frame.payload)
     position = Position(decode_position(frame.payload))
     if frame.kind != FrameKind.ENTRY or position <= after:
-        raise Malformed("the log server sent something that is not the next entry", kind=frame.kind)
+        raise BadFrame("the log server sent something that is not the next entry", kind=frame.kind)
     return position

@@ -14,10 +14,11 @@ from dray.log.verified import Cursor
 class ClosedLog:
     """The valid prefix of a log. `follow` ends at its end; nothing is cut, repaired or synced."""
 
-    def __init__(self, directory: Path, disk: Disk) -> None:
+    def __init__(self, directory: Path, disk: Disk, *, believe_names: bool = False) -> None:
+        """`believe_names` reads on behind a damaged header."""
         self._directory = directory
         self._disk = disk
-        self.survey: Survey = survey(disk, directory)
+        self.survey: Survey = survey(disk, directory, believe_names=believe_names)
 
     @property
     def first(self) -> int:

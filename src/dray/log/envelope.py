@@ -24,7 +24,7 @@ class BadEntry(Corrupt):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class EntryHead:
     """Everything about an entry but its commands."""
 
     version: int
@@ -55,12 +55,12 @@ def encode(
     return b"".join(parts)
 
 
-def decode_head(entry: bytes) -> Head:
+def decode_head(entry: bytes) -> EntryHead:
     """The head alone, whatever version follows."""
     if len(entry) < HEAD.size:
         raise BadEntry("entry is shorter than its head", size=len(entry))
     version, flags, count, session, n, time_ms, position, digest = HEAD.unpack_from(entry)
-    return Head(
+    return EntryHead(
         version=version, flags=flags, count=count, session=session, n=n,
         time_ms=time_ms, seen_position=position, seen_digest=digest,
     )  # fmt: skip

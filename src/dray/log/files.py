@@ -8,11 +8,15 @@ runs go into the next one, so the cost of a sync is shared.
     sync what is kept and its directory, then serve
 
 A sync at open is not a formality: an entry that was written but not synced
-when the process died would be shown now and be gone after the next crash.
+when the process died would be shown now and be gone after the next crash. And
+where the sync failed before the process ended, the kernel shows bytes that it
+takes for written and that are not on the disk: so what no mark covers is
+written once more before it is synced (ADR-0038).
 
 Invariants
     LG10  Nothing is shown or acknowledged that is not at or below the durable
-          position, at open and later (LG2).
+          position, at open and later (LG2); at open every byte behind the mark
+          is written and synced anew, whatever became of earlier syncs.
     LG11  Damage that the survey at open sees is refused before anything is
           changed; what a mark covers is checked by whoever reads it (LG20).
     LG12  Segments go oldest first, each made durable before the next, so that
@@ -36,7 +40,7 @@ from dray.errors import DrayError, Invalid, NotFound
 from dray.log.bell import Bell
 from dray.log.limits import MAX_ENTRY_BYTES, check_entry, trimmed
 from dray.log.port import LostReply, Position, Refused
-from dray.log.reader import LogDamaged, damaged, read_on, survey
+from dray.log.reader import LogDamaged, believed, damaged, read_on, survey
 from dray.log.segment import HEADER, MAX_LENGTH, RECORD, segment_name
 from dray.log.telemetry import (
     APPEND_SECONDS,
@@ -363,6 +367,12 @@ def _remove(disk: Disk, directory: Path, first: int) -> None:
     disk.sync_dir(directory)  # LG12
 
 
+def _synced_upto(disk: Disk, directory: Path, segment: Segment, marked: Places) -> int:
+    """Where the bytes of a segment begin of whose sync nothing is known."""
+    known = believed(disk, directory / segment_name(segment.first), segment.first, marked)
+    return 0 if known is None else known.end
+
+
 def _recover(disk: Disk, directory: Path, segment_bytes: int) -> tuple[SegmentWriter, list[int], Places]:
     """Everything that open does before the log is served."""
     disk.make_dir(directory)
@@ -383,8 +393,11 @@ def _recover(disk: Disk, directory: Path, segment_bytes: int) -> tuple[SegmentWr
         if found.torn is not None and found.torn.keep:
             file.truncate(found.torn.keep)
             log.warning(TORN_TAIL_CUT, file=found.torn.name, bytes=found.torn.cut, kept_upto=segments[-1].last)
-        file.sync()  # LG10
-        disk.sync_dir(directory)
+        file.sync()
+        disk.write_again(
+            directory / segment_name(segments[-1].first), _synced_upto(disk, directory, segments[-1], marked)
+        )
+        disk.sync_dir(directory)  # LG10
         firsts, size, durable = [segment.first for segment in segments], segments[-1].end, segments[-1].last
     else:
         disk.sync_dir(directory)

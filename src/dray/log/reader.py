@@ -77,7 +77,7 @@ def segment_firsts(disk: Disk, directory: Path) -> list[int]:
 def survey(disk: Disk, directory: Path, *, marked: Places | None = None, believe_names: bool = False) -> Survey:
     """Read everything once, but for what `marked` covers, and judge it.
 
-    `believe_names` reads on behind a damaged header, for repair.
+    `believe_names` reads on behind a damaged header, for salvage.
     """
     places = Places()
     segments: list[Segment] = []
@@ -114,7 +114,7 @@ def scan(
 ) -> Segment:  # fmt: skip
     """The longest run of valid records, from the start of the file or from where its mark ends."""
     places = Places() if places is None else places
-    known = None if marked is None else _believed(disk, path, first, marked)
+    known = None if marked is None else believed(disk, path, first, marked)
     if known is None:
         known = Segment(first=first, last=first - 1, end=HEADER.size, tail=HEADER.size)
     elif marked is not None:
@@ -136,7 +136,7 @@ def scan(
         wanted = CHUNK_BYTES if parsed else max(CHUNK_BYTES, record_bytes(buffer))
 
 
-def _believed(disk: Disk, path: Path, first: int, marked: Places) -> Segment | None:
+def believed(disk: Disk, path: Path, first: int, marked: Places) -> Segment | None:
     """What the mark says of a segment, if that is what lies there (LG20)."""
     known = marked.segments.get(first)
     if known is None or known.last < first or not HEADER.size <= known.tail < known.end:

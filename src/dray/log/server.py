@@ -24,9 +24,9 @@ from dray.log.sockets import bind_unix, loopback
 from dray.log.telemetry import CONNECTION_DROPPED, SERVER_STARTED
 from dray.log.wire import (
     VERSION,
+    BadFrame,
     Frame,
     FrameKind,
-    Malformed,
     Welcome,
     answer_hello,
     decode_domain,
@@ -101,7 +101,7 @@ class LogServer:
             await _Connection(self._logs, self._welcome, self._max_entry_bytes, reader, writer).run()
         except* (OSError, asyncio.IncompleteReadError, TimeoutError):
             pass  # the client is gone, or never spoke
-        except* Malformed as group:
+        except* BadFrame as group:
             logger().warning(CONNECTION_DROPPED, reason=str(group.exceptions[0]))
         finally:
             writer.close()
@@ -132,7 +132,7 @@ class _Connection:
             frame = await read_frame(self._reader, 0)
         try:
             version = answer_hello(frame)
-        except Malformed as error:
+        except BadFrame as error:
             with suppress(OSError):
                 await self._send(FrameKind.ERROR, frame.id, encode_error(error))
             raise
@@ -144,7 +144,7 @@ class _Connection:
                     calls.create_task(self._stream(frame))
                     await self._nothing_more()
                 if frame.kind not in CALLS:
-                    raise Malformed("a request of an unknown kind", kind=frame.kind)
+                    raise BadFrame("a request of an unknown kind", kind=frame.kind)
                 self._in_flight_bytes += len(frame.payload)
                 calls.create_task(self._answer(frame))
                 while self._in_flight_bytes > IN_FLIGHT_BYTES:  # LG15
@@ -154,13 +154,13 @@ class _Connection:
     async def _nothing_more(self) -> None:
         """Wait for the end of a connection that has become a stream."""
         if await self._reader.read(1):
-            raise Malformed("a connection that follows may send nothing more")
+            raise BadFrame("a connection that follows may send nothing more")
         raise ConnectionResetError("the follower is gone")
 
     async def _answer(self, frame: Frame) -> None:
         try:
             position = await self._call(frame)
-        except Malformed:
+        except BadFrame:
             raise
         except DrayError as error:
             await self._send(FrameKind.ERROR, frame.id, encode_error(error))
@@ -188,7 +188,7 @@ class _Connection:
             async for position, entry in self._log(frame).follow(after):
                 await self._send(FrameKind.ENTRY, frame.id, encode_position(position), entry)
             error: DrayError = Unavailable("the log was closed")
-        except Malformed:
+        except BadFrame:
             raise
         except DrayError as raised:
             error = raised

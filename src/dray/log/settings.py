@@ -2,15 +2,16 @@
 
 from pathlib import Path
 from typing import Final, Self
-from urllib.parse import urlsplit
 
 from pydantic import field_validator, model_validator
 
 from dray.config import Section, Size
+from dray.errors import Invalid
+from dray.log.urls import LogUrl, ServedLogs, parse_log_url
 
-ENGINES: Final = ("local", "memory", "unix")
 _LARGEST_ENTRY: Final = Size("16MiB")
 """What a length in a segment can say; `FileLog.open` refuses more."""
+_EXPECTED: Final = "expected local:DIR, unix:DIR/meta.sock or memory:"
 
 
 class LogSettings(Section):
@@ -29,26 +30,18 @@ class LogSettings(Section):
     @field_validator("url")
     @classmethod
     def _known_engine(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        parts = urlsplit(value)
-        if parts.scheme not in ENGINES or (parts.scheme != "memory" and not (parts.netloc or parts.path)):
-            raise ValueError("expected local:DIR, unix:DIR/meta.sock or memory:")
+        try:
+            found = None if value is None else parse_log_url(value)
+        except Invalid as unknown:
+            raise ValueError(_EXPECTED) from unknown
+        if isinstance(found, ServedLogs) and not isinstance(found.address, Path):
+            raise ValueError(_EXPECTED)  # over TCP a broker would find no checkpoint (ADR-0012)
         return value
 
     @property
-    def directory(self) -> Path | None:
-        """The directory of a `local:` log that does not lie in the data directory."""
-        return self._path_behind("local:")
-
-    @property
-    def socket(self) -> Path | None:
-        """The socket of a log that another process keeps."""
-        return self._path_behind("unix:")
-
-    def _path_behind(self, scheme: str) -> Path | None:
-        found = self.url is not None and self.url.startswith(scheme)
-        return Path(str(self.url).removeprefix(scheme)).absolute() if found else None
+    def place(self) -> LogUrl | None:
+        """Where it is kept; None: in the data directory."""
+        return None if self.url is None else parse_log_url(self.url)
 
     @model_validator(mode="after")
     def _an_entry_fits(self) -> Self:

@@ -8,7 +8,6 @@ TORN_TAIL_CUT: Final = event("log.torn_tail_cut", "an unfinished write at the en
 SEGMENT_DROPPED: Final = event("log.segment_dropped", "a segment whose creation was cut short was removed at open")
 OPENED: Final = event("log.opened", "a local log was scanned and is served")
 FAILED: Final = event("log.failed", "the disk failed under a local log; the process must end")
-REPAIRED: Final = event("log.repaired", "a damaged log was replaced by its longest valid prefix")
 TRIMMED: Final = event("log.trimmed", "segments below a confirmed checkpoint were deleted")
 SERVER_STARTED: Final = event("log.server_started", "the log server listens")
 CONNECTION_DROPPED: Final = event("log.connection_dropped", "a connection of the log server sent a malformed frame")

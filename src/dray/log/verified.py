@@ -168,9 +168,3 @@ def write_mark(disk: Disk, directory: Path, mark: bytes) -> None:
         finally:
             file.close()
         disk.rename(temporary, directory / NAME)
-
-
-def remove_mark(disk: Disk, directory: Path) -> None:
-    """The files are about to be changed below what the mark covers."""
-    disk.remove(directory / NAME)
-    disk.sync_dir(directory)

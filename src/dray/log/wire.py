@@ -54,7 +54,7 @@ class FrameKind(IntEnum):
     ERROR = 68
 
 
-class Malformed(Invalid):
+class BadFrame(Invalid):
     """The bytes are not a frame of this protocol; the connection is of no more use."""
 
 
@@ -93,10 +93,10 @@ def encode_frame(kind: FrameKind, request: int, *parts: bytes) -> list[bytes]:
 
 
 async def read_frame(reader: asyncio.StreamReader, max_entry_bytes: int) -> Frame:
-    """The next frame; `Malformed` before anything longer than allowed is taken in."""
+    """The next frame; `BadFrame` before anything longer than allowed is taken in."""
     size, kind, request = HEAD.unpack(await reader.readexactly(HEAD.size))
     if not _AFTER_LENGTH <= size <= max_entry_bytes + SMALL:
-        raise Malformed("a frame declares a length that is not allowed", length=size)
+        raise BadFrame("a frame declares a length that is not allowed", length=size)
     payload = await reader.readexactly(size - _AFTER_LENGTH) if size > _AFTER_LENGTH else b""
     return Frame(kind=kind, id=request, payload=payload)
 
@@ -106,14 +106,14 @@ def hello(version: int = VERSION) -> bytes:
 
 
 def answer_hello(frame: Frame, newest: int = VERSION) -> int:
-    """The version to speak (LG19); `Malformed` unless a client of a log server speaks."""
+    """The version to speak (LG19); `BadFrame` unless a client of a log server speaks."""
     if frame.kind != FrameKind.HELLO or len(frame.payload) != _HELLO.size:
-        raise Malformed("a connection must begin with a hello")
+        raise BadFrame("a connection must begin with a hello")
     magic, version = _HELLO.unpack(frame.payload)
     if magic != MAGIC:
-        raise Malformed("this is not a client of a log server")
+        raise BadFrame("this is not a client of a log server")
     if version < OLDEST:
-        raise Malformed("the client is too old for this log server: upgrade it", client=version, oldest=OLDEST)
+        raise BadFrame("the client is too old for this log server: upgrade it", client=version, oldest=OLDEST)
     return min(int(version), newest)  # LG19
 
 
@@ -126,10 +126,10 @@ def encode_welcome(welcome: Welcome) -> bytes:
 
 def decode_welcome(payload: bytes) -> Welcome:
     if len(payload) < _WELCOME.size:
-        raise Malformed("the welcome of the log server is too short", size=len(payload))
+        raise BadFrame("the welcome of the log server is too short", size=len(payload))
     magic, version, cluster, max_entry_bytes, count = _WELCOME.unpack_from(payload)
     if magic != MAGIC or len(payload) != _WELCOME.size + count * _DOMAIN.size:
-        raise Malformed("the other side is not a log server")
+        raise BadFrame("the other side is not a log server")
     domains = tuple(domain for (domain,) in _DOMAIN.iter_unpack(payload[_WELCOME.size :]))
     return Welcome(
         version=version, cluster_id=uuid.UUID(bytes=cluster), max_entry_bytes=max_entry_bytes, domains=domains
@@ -143,7 +143,7 @@ def encode_domain(domain: int) -> bytes:
 def decode_domain(payload: bytes) -> int:
     """The domain at the start of a request."""
     if len(payload) < _DOMAIN.size:
-        raise Malformed("a request is too short for its domain", size=len(payload))
+        raise BadFrame("a request is too short for its domain", size=len(payload))
     domain: int = _DOMAIN.unpack_from(payload)[0]
     return domain
 
@@ -159,7 +159,7 @@ def encode_domain_position(domain: int, position: int) -> bytes:
 def position_of_request(payload: bytes) -> int:
     """The position in a TRIM or a FOLLOW."""
     if len(payload) != _DOMAIN_POSITION.size:
-        raise Malformed("a request does not have the length of its kind", size=len(payload))
+        raise BadFrame("a request does not have the length of its kind", size=len(payload))
     position: int = _DOMAIN_POSITION.unpack(payload)[1]
     return position
 
@@ -171,7 +171,7 @@ def encode_position(position: int) -> bytes:
 def decode_position(payload: bytes) -> int:
     """The position at the start of an answer."""
     if len(payload) < _POSITION.size:
-        raise Malformed("an answer is too short for its position", size=len(payload))
+        raise BadFrame("an answer is too short for its position", size=len(payload))
     position: int = _POSITION.unpack_from(payload)[0]
     return position
 
@@ -188,5 +188,5 @@ def encode_error(error: DrayError) -> bytes:
 
 def decode_error(payload: bytes) -> DrayError:
     if not payload or payload[0] not in _ERRORS:
-        raise Malformed("the log server reports an error of an unknown kind")
+        raise BadFrame("the log server reports an error of an unknown kind")
     return _ERRORS[payload[0]](payload[1:].decode("utf-8", "replace"))

@@ -24,7 +24,7 @@ Invariants
     K2  `dump` depends on the entries applied and on nothing else; a machine
         that was loaded goes on exactly like the one that was dumped.
     K3  `load` gives the machine that was dumped or raises `Corrupt`, or
-        `TooNew` for bytes of newer software; never anything else.
+        `CheckpointTooNew` for bytes of newer software; never anything else.
 """
 
 import struct
@@ -46,7 +46,7 @@ FIRST_WITH_SECTIONS: Final = 2
 """The version of the rules."""
 
 
-class TooNew(DrayError):
+class CheckpointTooNew(DrayError):
     """The checkpoint was written by newer software: upgrade this one."""
 
     kind = Kind.CORRUPT
@@ -88,7 +88,9 @@ def _load_head(machine: Machine, row: Row) -> None:
     head = machine.head
     machine.position, machine.digest, head.version = row.number(), row.number(), row.number()
     if head.version > machine.supported:
-        raise TooNew("checkpoint has a newer active version", version=head.version, supported=machine.supported)
+        raise CheckpointTooNew(
+            "checkpoint has a newer active version", version=head.version, supported=machine.supported
+        )
     head.cluster_id, head.log_id = row.raw(), LogId(row.raw())
     head.domain, head.domains, head.generation = row.number(), row.number(), row.number()
 
@@ -192,5 +194,5 @@ def _unwrap(checkpoint: memoryview) -> tuple[int, memoryview]:
     if _hash(checkpoint[:end]) != checkpoint[end:]:
         raise Corrupt("checkpoint does not match its hash: it was damaged")
     if form > SECTIONS:  # behind the hash: a flipped bit does not make it newer
-        raise TooNew("checkpoint has a newer format", version=form, supported=SECTIONS)
+        raise CheckpointTooNew("checkpoint has a newer format", version=form, supported=SECTIONS)
     return form, checkpoint[_HEAD.size : end]

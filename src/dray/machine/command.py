@@ -153,14 +153,10 @@ class Decoders:
         self._kinds = {kind.number: kind for kind in sorted(kinds, key=lambda kind: kind.number)}
         self._by_version: dict[int, dict[int, Callable[[Buffer], Command]]] = {}
 
-    @property
-    def kinds(self) -> list[type[Command]]:
-        """By number."""
-        return list(self._kinds.values())
-
     def decode(self, number: int, payload: Buffer, version: int) -> Command:
         """The command of a type number and payload, or `BadCommand` (M1, M10)."""
-        read = self._readers(version).get(number)
+        readers = self._by_version.get(version) or self._make_readers(version)
+        read = readers.get(number)
         if read is None:
             raise BadCommand("no such command", type=number)
         try:
@@ -168,13 +164,11 @@ class Decoders:
         except (msgspec.DecodeError, UnicodeDecodeError) as broken:
             raise BadCommand("payload does not fit its command", type=number, why=broken) from broken
 
-    def _readers(self, version: int) -> dict[int, Callable[[Buffer], Command]]:
-        found = self._by_version.get(version)
-        if found is None:
-            found = self._by_version[version] = {
-                number: kind.reader(version) for number, kind in self._kinds.items() if kind.since <= version
-            }
-        return found
+    def _make_readers(self, version: int) -> dict[int, Callable[[Buffer], Command]]:
+        self._by_version[version] = {
+            number: kind.reader(version) for number, kind in self._kinds.items() if kind.since <= version
+        }
+        return self._by_version[version]
 
 
 def _array_length(payload: Buffer) -> int:

@@ -8,8 +8,11 @@ offsets and in bytes written since the stream began; where it starts is where
 the row before ends. Rows leave from the front only, when the log start has
 passed them.
 
-A cold row (Parquet, KFS, a sealed block) will name its file in a table beside
-these columns; its kind is told by the object it names, so the columns stay.
+A row does not say how its records lie: the kind of the object that it names
+does. So a run of rows can be replaced by one cold row (Parquet, KFS, a sealed
+block) that has the place of the last of them, and nothing else changes: cold
+rows are in front, one for each file. What the replaced rows named is let go in
+slices (Q8), and until then it is part of the state.
 
 Invariants
     H1  The end of a stream is the end of its last row ever; it moves in the
@@ -18,6 +21,9 @@ Invariants
     H2  Rows are dense: each starts where the one before ends, and has at
         least one record; ends and sizes only grow.
     H3  A lookup finds the row with the smallest end above an offset.
+    H7  Replacing rows moves no end, no cumulative size and no greatest
+        timestamp: the one row covers what they covered. Each object is let
+        go once for each row that named it.
 """
 
 import struct
@@ -36,6 +42,8 @@ LENGTH_BYTES: Final = 4
 
 BLOCK: Final = 512
 ROW_BYTES: Final = 36
+FIRST_WITH_SHED: Final = 2
+"""The version of the rules that can replace rows, and whose checkpoints tell what is still to be let go."""
 _REST: Final = struct.Struct("<QQI")
 _PAIR: Final = struct.Struct("<QQIQQI")
 _SIZE: Final = struct.Struct("<Q")
@@ -79,7 +87,7 @@ class IndexColumns(NamedTuple):
 class Index:
     """The rows of one stream. Row numbers are valid until rows are dropped."""
 
-    __slots__ = ("_ends", "_head", "_peaks", "_rest", "_stamps", "end", "first_size", "first_start", "size")
+    __slots__ = ("_ends", "_head", "_peaks", "_rest", "_shed", "_stamps", "end", "first_size", "first_start", "size")
 
     def __init__(self) -> None:
         self._ends: array[int] = array("Q")
@@ -87,6 +95,8 @@ class Index:
         self._rest = bytearray()
         self._head = 0
         self._peaks: array[int] = array("q")
+        self._shed: bytearray | None = None
+        """What is left of rows that were replaced, for the objects they named; most streams have none."""
         self.first_start = 0
         self.first_size = 0
         self.end = 0
@@ -199,9 +209,58 @@ class Index:
         self._head += count
         self.first_start = self._ends[self._head - 1]
         (self.first_size,) = _SIZE.unpack_from(self._rest, (self._head - 1) * _WIDTH)
+        self._shift_if_due()
+        return owners
+
+    def replace(self, first: int, end: int, owner: ObjectId, position: int = 0) -> None:
+        """Let one row that names `owner` stand for the rows [first, end) (H7).
+
+        It costs a copy of what the rows before `first` and the replaced ones take, not a step for each.
+        """
+        if not 0 <= first < end <= len(self):
+            raise ValueError("these rows are not there")
+        low, last = self._head + first, self._head + end - 1
+        replaced = self._rest[low * _WIDTH : (last + 1) * _WIDTH]
+        self._shed = replaced if self._shed is None else self._shed + replaced
+        stamp = self._greatest(low, last + 1)
+        (size,) = _SIZE.unpack_from(self._rest, last * _WIDTH)
+        _REST.pack_into(self._rest, last * _WIDTH, size, owner, position)
+        self._stamps[last] = stamp
+        moved, old = last - first, self._head  # the rows before move up to it
+        self._ends[moved:last] = self._ends[old:low]
+        self._stamps[moved:last] = self._stamps[old:low]
+        self._rest[moved * _WIDTH : last * _WIDTH] = self._rest[old * _WIDTH : low * _WIDTH]
+        self._head = moved
+        for block in range(moved // BLOCK, min(len(self._peaks), last // BLOCK + 1)):
+            self._peaks[block] = max(self._stamps[block * BLOCK : (block + 1) * BLOCK])
+        self._shift_if_due()
+
+    @property
+    def shed_rows(self) -> int:
+        """Replaced rows whose objects were not let go yet."""
+        return 0 if self._shed is None else len(self._shed) // _WIDTH
+
+    def shed(self, count: int) -> list[ObjectId]:
+        """Let go of the objects of at most `count` replaced rows, oldest first; once for each row."""
+        if self._shed is None or count <= 0:
+            return []
+        gone = self._shed[: count * _WIDTH]
+        del self._shed[: count * _WIDTH]
+        if not self._shed:
+            self._shed = None
+        return [owner for _, owner, _ in _REST.iter_unpack(gone)]
+
+    def _greatest(self, low: int, high: int) -> int:
+        """The greatest timestamp of the slots [low, high)."""
+        self._raise_peaks()
+        whole, end = -(-low // BLOCK), min(high // BLOCK, len(self._peaks))
+        if end <= whole:
+            return max(self._stamps[low:high])
+        return max(self._stamps[low : whole * BLOCK] + self._peaks[whole:end] + self._stamps[end * BLOCK : high])
+
+    def _shift_if_due(self) -> None:
         if self._head >= BLOCK and 2 * self._head >= len(self._ends):
             self._shift()
-        return owners
 
     def _shift(self) -> None:
         """Give memory back. It moves no more rows than were dropped since the last time."""
@@ -217,21 +276,27 @@ class Index:
         for block in range(len(self._peaks), len(self._stamps) // BLOCK):
             self._peaks.append(max(self._stamps[block * BLOCK : (block + 1) * BLOCK]))
 
-    def dump(self, out: Writer) -> None:
+    def dump(self, out: Writer, version: int) -> None:
         out.values([self.first_start, self.first_size])
         head = self._head
         out.column(self._ends[head:] if head else self._ends)
         out.column(self._stamps[head:] if head else self._stamps)
         out.blob(self._rest[head * _WIDTH :] if head else self._rest)
+        if version >= FIRST_WITH_SHED:
+            out.blob(self._shed or b"")
 
     @classmethod
-    def load(cls, source: Reader) -> "Index":
+    def load(cls, source: Reader, version: int) -> "Index":
         index = cls()
         index.first_start, index.first_size = source.ints(2)
         index._ends, index._stamps, index._rest = source.column("Q"), source.column("q"), bytearray(source.blob())
         rows = len(index._ends)
         if len(index._stamps) != rows or len(index._rest) != rows * _WIDTH:
             raise Corrupt("columns of a stream differ in length", rows=rows)
+        if version >= FIRST_WITH_SHED:
+            index._shed = bytearray(source.blob()) or None
+            if index.shed_rows * _WIDTH != len(index._shed or b""):
+                raise Corrupt("what is left of a stream's replaced rows ends inside one")
         index.end = index._ends[-1] if rows else index.first_start  # H1: no second counter
         index.size = index.row(rows - 1).cumulative_size if rows else index.first_size
         return index

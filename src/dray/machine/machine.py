@@ -31,6 +31,8 @@ from dray.machine.brokers import Brokers
 from dray.machine.command import MAX_ROWS, BadCommand, Command, Decoders
 from dray.machine.confirmations import Confirmations
 from dray.machine.garbage import Objects
+from dray.machine.group_configs import GroupConfigs
+from dray.machine.groups.groups import Groups
 from dray.machine.head import SUPPORTED, Activate, Genesis, Head
 from dray.machine.names import NOBODY, LogId, SessionId
 from dray.machine.noun import Noun
@@ -66,7 +68,10 @@ class Machine:
         self.producer_ids = ProducerIds(self.head)
         self.topics = Topics(self.head, self.timeline, self.streams, self.producer_ids)
         self.streams.catalog = self.topics
-        self.offsets = Offsets(self.timeline, self.topics)
+        self.offsets = Offsets(self.head, self.timeline, self.topics)
+        self.groups = Groups(self.timeline, self.sessions, self.offsets)
+        self.offsets.members = self.groups
+        self.group_configs = GroupConfigs(self.head)
         self.brokers = Brokers(self.head, self.sessions)
         self.confirmations = Confirmations(self.sessions)
         self.nouns = self.all_nouns()
@@ -78,7 +83,7 @@ class Machine:
         """What there is, in the order in which the end of a session reaches it."""
         return (
             self.sessions, self.objects, self.streams, self.topics, self.offsets, self.brokers, self.confirmations,
-            self.producer_ids,
+            self.producer_ids, self.groups, self.group_configs,
         )  # fmt: skip
 
     @property
@@ -103,7 +108,7 @@ class Machine:
         """Fold one entry. Positions must increase; the bytes may be anything (M3)."""
         if position <= self.position:
             raise Invalid("entry is not behind the ones applied", position=position, applied=self.position)
-        if self.version > self.supported:
+        if self.head.version > self.supported:
             return Applied(Outcome.HALTED, NOBODY, 0)  # M5
         entry_hash = blake2b(entry, digest_size=16).digest()
         step = Step(position, NOBODY)
@@ -114,6 +119,10 @@ class Machine:
             applied.streams = tuple(dict.fromkeys(step.streams))
         if step.groups:
             applied.groups = tuple(dict.fromkeys(step.groups))
+        if step.moved:
+            applied.moved = tuple(dict.fromkeys(step.moved))
+        if step.named:
+            applied.named = tuple(step.named)
         applied.ended = tuple(step.ended)
         applied.catalog_changed = step.catalog_changed
         return applied
@@ -121,16 +130,17 @@ class Machine:
     def _judge(self, step: Step, entry: bytes, entry_hash: bytes, want_verdicts: bool) -> Applied:
         if len(entry) < HEAD.size:
             return Applied(Outcome.BAD, NOBODY, 0)
-        version, flags, count, session, n, time_ms, _, _ = HEAD.unpack_from(entry)
+        version, flags, count, session, n, time_ms, seen, _ = HEAD.unpack_from(entry)
         if session == NOBODY:
             return self._found_or_open(step, entry, time_ms)
+        active = self.head.version
         outcome = self.sessions.judge(session, n, entry_hash)
-        if version > self.version and outcome in (Outcome.EXECUTED, Outcome.HOLE):
+        if version > active and outcome in (Outcome.EXECUTED, Outcome.HOLE):
             outcome = Outcome.TOO_NEW  # M5
         if outcome is Outcome.EXECUTED:
             writer = self.sessions.use_up(session, n, entry_hash, step.position)
-            step.session = session
-            commands = self._decode(entry, count, self.version) if flags == 0 and version > 0 else None
+            step.session, step.seen = session, seen
+            commands = self._decode(entry, count, active) if flags == 0 and version > 0 else None
             if commands is None:
                 return Applied(Outcome.BAD, session, n)
             self.sessions.tick(writer, time_ms)

@@ -14,6 +14,7 @@ from typing import Final, NewType
 from dray.wal.ids import LogId as LogId
 from dray.wal.ids import SessionId as SessionId
 from dray.wal.ids import WalId as WalId
+from dray.wal.ids import is_made_by as is_made_by
 from dray.wal.ids import parse_wal_id as parse_wal_id
 from dray.wal.ids import wal_id as wal_id
 

@@ -1,21 +1,27 @@
 """Committed offsets: how far each group has come.
 
 An offset is kept under its topic's id, not its name, so those of a deleted
-topic mean nothing to its successor; a sweeper takes them away later. Only
-simple commits (generation -1) are known here: membership comes with groups.
+topic mean nothing to its successor; a sweeper takes them away later. Whether
+a member may commit is for its group to say (`Judge`).
 
 Invariants
     C1  A committed offset changes only by a later commit of its group; it
         does not go back by itself.
-    C2  Expiry drops an offset only if it has not moved since it was looked
-        at, by machine time, and never while time is paused.
+    C2  Expiry drops an offset only if neither it nor its group has moved
+        since they were looked at, by machine time, and never while time is
+        paused.
     C3  A group without offsets is forgotten.
+    C4  Since version 2 a commit takes the place of none that its writer had
+        not seen. A writer has seen all that it wrote, so the other one came
+        through another session, and its client may be the same: it waited
+        for an answer in vain and has gone on. What the network held until
+        then is stale, and changes nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Annotated, ClassVar, Final, NamedTuple
+from typing import Annotated, ClassVar, Final, NamedTuple, Protocol
 
 from msgspec import Meta
 
@@ -32,6 +38,8 @@ from dray.machine.command import (
     Partition,
     TopicField,
 )
+from dray.machine.groups.codes import Denied, GroupCode
+from dray.machine.head import Head
 from dray.machine.keys import Shape
 from dray.machine.names import SessionId, TopicId
 from dray.machine.noun import Listing, stray
@@ -42,6 +50,12 @@ from dray.machine.topics import Topics
 from dray.machine.verdict import Verdict, Why, refused
 
 MAX_METADATA: Final = 4_096
+MEMBERS_SINCE: Final = 2
+"""The first version of the rules that knows members."""
+STALE_SINCE: Final = 2
+"""The first version of the rules that has C4."""
+GRAVE_ROWS: Final = 1_000
+"""Dropped offsets whose memory is given back with one command."""
 GROUP_OFFSET_KEY: Final = Shape("groups/$/offsets/%/#")
 ROW_BYTES: Final = 300
 GROUP_BYTES: Final = 300
@@ -70,6 +84,7 @@ class CommitOffsets(Packed, frozen=True, kw_only=True):
     """Remember how far a group has come."""
 
     number = 20
+    fields_since: ClassVar[Mapping[str, int]] = {"instance": 2, "knows_epochs": 2}
 
     group: Annotated[str, Meta(max_length=32_767)]
     rows: Annotated[tuple[OffsetRow, ...], Meta(max_length=MAX_ROWS)]
@@ -77,6 +92,9 @@ class CommitOffsets(Packed, frozen=True, kw_only=True):
     """From the request; -1: the server's default, known when offsets expire."""
     generation: Int32 = -1
     member: Annotated[str, Meta(max_length=32_767)] = ""
+    instance: Annotated[str, Meta(max_length=32_767)] | None = None
+    knows_epochs: bool = True
+    """The request is of a version in which a generation may be a member's epoch."""
 
     def needs(self) -> int:
         return max(1, len(self.rows))
@@ -94,11 +112,14 @@ class ExpireOffsets(Packed, frozen=True, kw_only=True):
     """Drop committed offsets that have not moved since they were looked at."""
 
     number = 21
+    fields_since: ClassVar[Mapping[str, int]] = {"revision": 2}
 
     group: Annotated[str, Meta(max_length=32_767)]
     reason: OffsetReason
     rows: Annotated[tuple[OffsetKey, ...], Meta(max_length=MAX_ROWS)]
     retention_ms: Millis = 604_800_000
+    revision: Annotated[int, Meta(ge=-1, le=MAX_SIGNED)] = -1
+    """Of the group that was looked at (0: none with members); -1: whatever became of it."""
 
     def needs(self) -> int:
         return max(1, len(self.rows))
@@ -109,6 +130,8 @@ class OffsetCode(IntEnum):
 
     COMMITTED = 0
     METADATA_TOO_LARGE = 1
+    STALE = 2
+    """Another commit came before it that its writer had not seen: propose it again if it is still wanted (C4)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +156,14 @@ class Committed(NamedTuple):
     """-1: by the server's default, counted from the commit."""
 
 
+class Judge(Protocol):
+    """Who knows the members of groups."""
+
+    def judge_commit(self, step: Step, command: CommitOffsets) -> GroupCode: ...
+
+    def revision(self, group: str) -> int: ...
+
+
 class Offsets:
     """The committed offsets of the groups of a domain."""
 
@@ -140,8 +171,13 @@ class Offsets:
     since: ClassVar[int] = 1
     commands: ClassVar[tuple[type[Command], ...]] = (CommitOffsets, ExpireOffsets)
 
-    def __init__(self, timeline: Timeline, topics: Topics) -> None:
+    members: Judge
+
+    def __init__(self, head: Head, timeline: Timeline, topics: Topics) -> None:
+        self._head = head
         self._topics = topics
+        self._graves: list[dict[tuple[TopicId, int], Committed]] = []
+        """Rows of groups that were dropped. They are no state any more; only their memory is given back in slices."""
         self._groups: dict[str, dict[tuple[TopicId, int], Committed]] = {}
         self._timeline = timeline
         self.bytes = 0
@@ -157,6 +193,33 @@ class Offsets:
 
     def groups(self) -> list[str]:
         return sorted(self._groups)
+
+    def has(self, group: str) -> bool:
+        return group in self._groups
+
+    def drop(self, group: str) -> None:
+        """Forget all offsets of a group at once, however many there are (Q8)."""
+        rows = self._groups.pop(group, None)
+        if rows is not None:
+            self._graves.append(rows)
+            self.bytes -= GROUP_BYTES + _text_bytes(group)
+        self._empty_graves()
+
+    def _empty_graves(self) -> None:
+        """Give back some memory of dropped groups.
+
+        No rule may ask for what lies there, and it takes no rows of its entry:
+        a replica that was loaded from a checkpoint has no graves.
+        """
+        left = GRAVE_ROWS
+        while self._graves and left:
+            rows = self._graves[-1]
+            for _ in range(min(len(rows), left)):
+                _, committed = rows.popitem()
+                self.bytes -= ROW_BYTES + _text_bytes(committed.metadata)
+                left -= 1
+            if not rows:
+                self._graves.pop()
 
     def growth(self, group: str, topic_id: TopicId, partition: int, metadata: str) -> int:
         """By how much `bytes` would grow with this commit; 0 and less for one that takes another's place."""
@@ -174,7 +237,13 @@ class Offsets:
             if self._is_expired(committed, retention_ms)
         ]
 
+    def is_dated(self, group: str, key: OffsetKey) -> bool:
+        """Whether the commit itself said how long it is kept."""
+        found = self.find(group, key.topic_id, key.partition)
+        return found is not None and found.expire_ms >= 0
+
     def apply(self, step: Step, command: Command) -> Verdict:
+        self._empty_graves()
         match command:
             case CommitOffsets():
                 return self._commit(step, command)
@@ -187,8 +256,13 @@ class Offsets:
         """Offsets belong to no session."""
 
     def _commit(self, step: Step, command: CommitOffsets) -> Verdict:
-        if command.generation != -1 or command.member:
-            return refused(Why.NOT_FOUND, "no such member")
+        if self._head.version < MEMBERS_SINCE:
+            if command.generation != -1 or command.member:
+                return refused(Why.NOT_FOUND, "no such member")
+        else:
+            code = self.members.judge_commit(step, command)
+            if code is not GroupCode.ACCEPTED:
+                return Denied(code=code)  # G9
         now = self._timeline.time_ms
         expire_ms = -1 if command.retention_ms < 0 else now + command.retention_ms
         group = self._groups.get(command.group, {})
@@ -196,6 +270,9 @@ class Offsets:
         for row in command.rows:
             if len(row.metadata) > MAX_METADATA:
                 codes.append(OffsetCode.METADATA_TOO_LARGE)
+                continue
+            if self._is_stale(step, group.get((row.topic_id, row.partition))):
+                codes.append(OffsetCode.STALE)
                 continue
             self.bytes += self.growth(command.group, row.topic_id, row.partition, row.metadata)
             self._groups[command.group] = group
@@ -207,9 +284,17 @@ class Offsets:
             step.groups.append(command.group)
         return OffsetsCommitted(codes=tuple(codes))
 
+    def _is_stale(self, step: Step, replaced: Committed | None) -> bool:
+        """Whether a commit would take the place of one that its writer had not seen (C4); its own entry's it knows."""
+        if replaced is None or self._head.version < STALE_SINCE:
+            return False
+        return step.seen < replaced.commit_position < step.position
+
     def _expire(self, step: Step, command: ExpireOffsets) -> Verdict:
         if command.reason is OffsetReason.EXPIRED and self._timeline.paused:
             return refused(Why.PAUSED, "expiry waits after a jump of time")  # C2
+        if command.revision >= 0 and command.revision != self.members.revision(command.group):
+            return refused(Why.STALE, "the group has moved on")  # C2
         group = self._groups.get(command.group)
         if group is None:
             return OffsetsExpired(expired=0)

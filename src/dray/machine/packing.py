@@ -85,6 +85,9 @@ class Row:
     def texts(self) -> list[str]:
         return [Row([item]).text() for item in self._list()]
 
+    def raws(self) -> list[bytes]:
+        return [Row([item]).raw() for item in self._list()]
+
     def numbers(self) -> list[int]:
         return [Row([item]).number() for item in self._list()]
 

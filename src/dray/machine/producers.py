@@ -27,7 +27,6 @@ from dray.machine.names import ProducerId
 STATE: Final = struct.Struct("<qhiI5I5q")
 assert STATE.size == 78, "the size of a state is part of the checkpoint format"
 SIZE: Final = STATE.size
-REMEMBERED: Final = 5
 SEQUENCES: Final = 1 << 31
 _WRAP: Final = SEQUENCES - 1
 _ID: Final = struct.Struct("<q")

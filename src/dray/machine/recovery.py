@@ -14,7 +14,7 @@ present clock has passed, and nothing of the old log keeps a time of the future.
 
 Invariants
     RN1  In a renewed log nothing that time takes away (committed offsets,
-         producers, dead objects, ended sessions) has a time after the log's.
+         groups, producers, dead objects, ended sessions) has a time after the log's.
 """
 
 from dataclasses import replace
@@ -38,6 +38,7 @@ def renew(machine: Machine, log_id: LogId, wall_ms: int) -> None:
     for session in sorted(machine.sessions.live):
         machine.end(step, session, EndReason.EXPIRED)
     machine.confirmations.marks.clear()
+    machine.groups.forget_positions()
     machine.head.log_id = log_id
     machine.head.generation += 1
     machine.producer_ids.begin()
@@ -66,3 +67,4 @@ def _set_time(machine: Machine, time_ms: int) -> None:
         topic.created_ms, topic.changed_ms = min(topic.created_ms, time_ms), min(topic.changed_ms, time_ms)
         topic.opened_ms = [min(opened_ms, time_ms) for opened_ms in topic.opened_ms]
     machine.offsets.cap_times(time_ms)
+    machine.groups.cap_times(time_ms)

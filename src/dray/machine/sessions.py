@@ -205,10 +205,6 @@ class Sessions:
         number = self._names.get(name)
         return None if number is None else self.live[number]
 
-    def of_nonce(self, nonce: bytes) -> SessionId | None:
-        """The session that a nonce opened, live or not swept."""
-        return self._nonces.get(nonce)
-
     def is_ended(self, session: SessionId) -> bool:
         """Was it given out and is it no longer live (Q1)?"""
         return 0 < session <= self.newest and session not in self.live

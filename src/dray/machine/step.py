@@ -6,6 +6,7 @@ the replica gets back, to answer callers and to wake those who wait.
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from dray.machine.names import SessionId, StreamId
 from dray.machine.verdict import Verdict
@@ -40,16 +41,32 @@ class SessionEnd:
     reason: EndReason
 
 
+class Named(NamedTuple):
+    """A member of a group that an entry named (G5)."""
+
+    group: str
+    member: str
+    came: bool
+    """It was at home elsewhere before."""
+
+
 @dataclass(slots=True)
 class Step:
     """The effects of one entry, collected while it is applied."""
 
     position: int
     session: SessionId
+    seen: int = 0
+    """The last entry that its writer had applied (Q6)."""
     spare: int = 0
     """Rows that the slices of this entry may still touch (M7)."""
     streams: list[StreamId] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
+    """Groups in which somebody's wait may have ended."""
+    moved: list[str] = field(default_factory=list)
+    """Groups in which something else changed, for whoever keeps them."""
+    named: list[Named] = field(default_factory=list)
+    """Members of groups that are at home with the entry's session now."""
     given: list[int] = field(default_factory=list)
     """The offsets and ids that apply gave: they go into the digest (Q6)."""
     ended: list[SessionEnd] = field(default_factory=list)
@@ -68,6 +85,11 @@ class Applied:
     streams: tuple[StreamId, ...] = ()
     """Streams whose end or start moved, or that opened or closed."""
     groups: tuple[str, ...] = ()
+    """Groups in which somebody's wait may have ended."""
+    moved: tuple[str, ...] = ()
+    """Groups in which something else changed."""
+    named: tuple[Named, ...] = ()
+    """Members of groups that are at home with the session now."""
     ended: tuple[SessionEnd, ...] = ()
     catalog_changed: bool = False
     """A topic, a broker or the active version changed."""

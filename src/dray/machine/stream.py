@@ -109,12 +109,15 @@ def _row_fields(stream: StreamId, row: IndexRow, objects: Objects) -> Fields:
     owner = objects.find(row.object)
     fields: Fields = {
         "streamId": stream, "startOffset": row.start, "endOffset": row.end,
-        "cumulativeSize": row.cumulative_size, "fileType": "WAL", "recordCount": row.end - row.start,
+        "cumulativeSize": row.cumulative_size, "recordCount": row.end - row.start,
         "messageCount": row.end - row.start, "maxTimestampMs": row.max_timestamp_ms,
         "position": row.position, "length": row.size,
     }  # fmt: skip
     if owner is not None:
-        fields |= {"walId": owner.wal_id.hex(), "createdAtMs": owner.created_ms, "zone": owner.zone}
+        fields |= {
+            "fileType": owner.kind.name, "walId": owner.wal_id.hex(), "createdAtMs": owner.created_ms,
+            "zone": owner.zone,
+        }  # fmt: skip
     return fields
 
 

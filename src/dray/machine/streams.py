@@ -37,7 +37,7 @@ from dray.machine.command import (
 from dray.machine.garbage import Objects
 from dray.machine.head import Head
 from dray.machine.index import LENGTH_BYTES, ROW_BYTES, Index
-from dray.machine.names import SessionId, StreamId, TopicId, WalId, domain_of, parse_wal_id
+from dray.machine.names import SessionId, StreamId, TopicId, WalId, domain_of, is_made_by, parse_wal_id
 from dray.machine.noun import Listing, stray
 from dray.machine.packing import Reader, Writer
 from dray.machine.sessions import Session, Sessions
@@ -45,10 +45,12 @@ from dray.machine.step import Step
 from dray.machine.stream import Stream
 from dray.machine.timeline import Timeline
 from dray.machine.verdict import DONE, Refused, Verdict, Why, refused
+from dray.objects.paths import ObjectKind
 
 BATCH_HEADER_BYTES: Final = 61
 MAX_RECORDS: Final = (1 << 31) - 1
 MINUTE_MS: Final = 60_000
+WAL: Final = ObjectKind.WAL
 
 
 class FloorReason(IntEnum):
@@ -226,18 +228,19 @@ class Streams:
                     touched(number)
             answers(answer)
         writer.commit_wal(name.counter)
-        self._objects.add(
-            step, log_id=self._head.log_id, session=name.session, counter=name.counter, size=command.size,
+        self._objects.record(
+            WAL, log_id=self._head.log_id, session=name.session, counter=name.counter, size=command.size,
             created_ms=command.created_ms, zone=command.zone, rows=accepted,
         )  # fmt: skip
+        if not accepted:
+            self._objects.die(step, owner)  # X1
         self.rows += accepted
         step.given.extend(given)
         return Appended(given)
 
     def owns(self, name: WalId, session: SessionId) -> bool:
         """Did this session of this log write the object? An older one's may be deleted already (H4)."""
-        parts = parse_wal_id(name)
-        return parts.log_id == self._head.log_id and parts.session == session
+        return is_made_by(name, self._head.log_id, session)
 
     def apply(self, step: Step, command: Command) -> Verdict:
         if isinstance(command, Append):  # most of what there is comes first
@@ -267,7 +270,7 @@ class Streams:
             return refused(Why.MALFORMED, "an append has at least one batch")
         if not writer.may_commit_wal(counter):
             return refused(Why.EXISTS, "the object was committed before, or is too old to know")  # X5
-        if not self._objects.has_room(self._head.log_id, command.zone):
+        if not self._objects.has_room(WAL, self._head.log_id, command.zone):
             return refused(Why.LIMIT, "too many zones")
         return None
 
@@ -305,8 +308,9 @@ class Streams:
             stream.start = stream.end
             stream.producers = bytearray()
             step.streams.append(stream.id)
-        self._drop(step, stream, min(command.limit, step.spare, len(stream.index)))
-        left = len(stream.index)
+        limit = self._shed(step, stream, command.limit)
+        self._drop(step, stream, min(limit, step.spare, len(stream.index)))
+        left = len(stream.index) + stream.index.shed_rows
         if not left:
             del self.open[stream.id]
             insort(self._closed, stream.id)
@@ -330,10 +334,11 @@ class Streams:
         if floor > stream.start:
             stream.start = floor  # H5
             step.streams.append(stream.id)
+        limit = self._shed(step, stream, command.limit)
         below = stream.index.count_below(stream.start)
-        dropped = min(command.limit, step.spare, below)
+        dropped = min(limit, step.spare, below)
         self._drop(step, stream, dropped)
-        return FloorRaised(start=stream.start, left=below - dropped)
+        return FloorRaised(start=stream.start, left=below - dropped + stream.index.shed_rows)
 
     def _count_expired(self, step: Step, stream: Stream, command: RaiseFloor) -> int:
         """Rows at the front that are too old; one without a timestamp is as old as its object."""
@@ -345,6 +350,13 @@ class Streams:
             if stamp >= cutoff:
                 return count
         return len(stamps)
+
+    def _shed(self, step: Step, stream: Stream, limit: int) -> int:
+        """Let go of what replaced rows named, as far as a slice reaches; what is left of the slice."""
+        owners = stream.index.shed(min(limit, step.spare))
+        step.spare -= len(owners)  # M7
+        self._objects.release(step, owners)  # X1
+        return limit - len(owners)
 
     def _drop(self, step: Step, stream: Stream, count: int) -> None:
         owners = stream.index.drop(count)
@@ -372,7 +384,7 @@ class Streams:
                 int(stream.closed), stream.start, stream.producer_floor,
             ])  # fmt: skip
             out.blob(stream.producers)
-            stream.index.dump(out)
+            stream.index.dump(out, version)
 
     def load(self, source: Reader, version: int) -> None:
         (count,) = source.ints(1)
@@ -383,7 +395,7 @@ class Streams:
             stream.closed = bool(row.number())
             stream.start, stream.producer_floor = row.number(), row.number()
             stream.producers = producers.check_loaded(bytearray(source.blob()))
-            stream.index = Index.load(source)
+            stream.index = Index.load(source, version)
             if not stream.index.first_start <= stream.start <= stream.end:
                 raise Corrupt("log start lies outside its stream", stream=stream.id)
             self.open[stream.id] = stream

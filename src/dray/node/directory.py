@@ -25,6 +25,7 @@ import msgspec
 from dray.disk import Disk
 from dray.errors import Conflict, Corrupt, NotFound
 from dray.ids import Entropy, new_uuid
+from dray.log.urls import LocalLogs, ServedLogs
 
 FORMAT: Final = 1
 MARK: Final = "log.json"
@@ -85,14 +86,24 @@ class DataDirectory:
         return self.elsewhere or self.root / "meta"
 
     @property
+    def logs(self) -> LocalLogs:
+        """The logs as who holds the lock opens them."""
+        return LocalLogs(self.meta)
+
+    @property
+    def served(self) -> ServedLogs:
+        """The same logs as everybody else opens them, while the owner runs."""
+        return ServedLogs(self.socket)
+
+    @property
     def objects(self) -> Path:
         return self.root / "objects"
 
     def home(self, domain: int) -> Path:
-        return self.meta / f"domain-{domain:05d}"
+        return self.logs.home(domain)
 
     def log(self, domain: int) -> Path:
-        return self.home(domain) / "log"
+        return self.logs.directory(domain)
 
     def checkpoints(self, domain: int) -> Path:
         return self.home(domain) / "checkpoints"
@@ -118,10 +129,12 @@ class DataDirectory:
         homes = (self.home(domain) for domain in self._domains(disk))
         return self._read_mark(disk) is not None or any(was_born(disk, home) for home in homes)
 
-    def located(self, disk: Disk) -> "DataDirectory":
-        """The same directory, with its metadata where it says that they are."""
-        mark = self._read_mark(disk)
-        return self if mark is None or mark.path == "meta" else DataDirectory(self.root, Path(mark.path))
+    @staticmethod
+    def at(root: Path, disk: Disk) -> "DataDirectory":
+        """The directory that lies there, with its metadata where it says that they are."""
+        root = root.absolute()
+        mark = DataDirectory(root)._read_mark(disk)
+        return DataDirectory(root, None if mark is None or mark.path == "meta" else Path(mark.path))
 
     def remember_log(self, disk: Disk) -> None:
         """Remember, durably, that the log was begun, and where it is kept (ND2)."""

@@ -19,14 +19,15 @@ from dray.disk import DirectoryInUse, DirectoryLock, LocalDisk
 from dray.errors import DrayError, NotFound
 from dray.ids import SystemEntropy
 from dray.log.settings import LogSettings
+from dray.log.urls import LocalLogs
 from dray.machine.machine import Machine
-from dray.node.broker import store_options
 from dray.node.directory import DataDirectory
 from dray.node.inspection import current_machine, inspect
 from dray.node.settings import BrokerSettings
 from dray.node.space import full_disk, room_at
+from dray.node.store import store_options
 from dray.objects.cluster import bound_to
-from dray.objects.opening import Effects, local_root, open_store
+from dray.objects.opening import StoreEffects, local_root, open_store
 from dray.objects.port import Objects
 from dray.objects.probe import probe, store_date
 from dray.objects.settings import ObjectsSettings
@@ -62,7 +63,9 @@ class Finding:
 
 async def examine(config: Config) -> AsyncIterator[Finding]:
     """Run every check, one after the other."""
-    directory = DataDirectory(config.get(BrokerSettings).data.absolute(), config.get(LogSettings).directory)
+    log = config.get(LogSettings).place
+    elsewhere = log.root if isinstance(log, LocalLogs) else None
+    directory = DataDirectory(config.get(BrokerSettings).data.absolute(), elsewhere)
     checks: tuple[tuple[str, Callable[[], Awaitable[Finding]]], ...] = (
         ("kernel", _kernel),
         ("limits", lambda: _limits(config)),
@@ -198,7 +201,7 @@ def _is_still_to_come(config: Config, directory: DataDirectory) -> bool:
 async def _opened(config: Config, directory: DataDirectory) -> AsyncIterator[Objects]:
     settings = config.get(ObjectsSettings)
     offload = ThreadOffload(2)
-    effects = Effects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=offload)
+    effects = StoreEffects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=offload)
     try:
         objects = await open_store(settings.url or str(directory.objects), store_options(settings), effects)
         try:

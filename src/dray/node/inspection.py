@@ -10,18 +10,21 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from dray.disk import DirectoryInUse, DirectoryLock, Disk
-from dray.errors import Corrupt, NotFound, Unavailable
-from dray.log.client import ClientLog
+from dray.clock import SystemClock
+from dray.disk import Disk
+from dray.errors import Corrupt, Unavailable
+from dray.ids import SystemEntropy
 from dray.log.closed import ClosedLog
 from dray.log.port import Log, Position, Trimmed
 from dray.log.reader import Damage, Torn
 from dray.machine import checkpoint
 from dray.machine.machine import Machine
 from dray.node.directory import DataDirectory
+from dray.node.metadata import Effects
+from dray.node.reaching import ANSWER_LIMIT_S, reach
 from dray.offload import InlineOffload
-from dray.replica.checkpoints import FileCheckpoints, newest_machine
-from dray.replica.fold import fold_to
+from dray.replica.checkpoints import FileCheckpoints
+from dray.replica.fold import fold_to, state_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,45 +42,24 @@ class Inspected:
 async def inspect(directory: DataDirectory, domain: int, disk: Disk) -> AsyncIterator[Inspected]:
     """Open a domain's log for looking; `NotFound` if the directory is not one of Dray's."""
     directory.read_identity(disk)
-    if domain not in directory.domains(disk):
-        raise NotFound("the directory has no such domain", path=directory.root, domain=domain)
-    checkpoints = FileCheckpoints(directory.checkpoints(domain), disk, InlineOffload())
-    try:
-        lock = DirectoryLock(directory.root)
-    except DirectoryInUse:
-        log = ClientLog(directory.socket, domain)
+    effects = Effects(clock=SystemClock(), entropy=SystemEntropy(), disk=disk, offload=InlineOffload())
+    async with reach(directory, effects) as reached, reached.reading(domain, effects) as log:
+        checkpoints = reached.checkpoints(domain, effects)
+        if isinstance(log, ClosedLog):
+            torn, damage = log.survey.torn, log.survey.damage
+            yield Inspected(log=log, live=False, checkpoints=checkpoints, torn=torn, damage=damage)
+            return
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(ANSWER_LIMIT_S):
                 await log.tail()
-            yield Inspected(log=log, live=True, checkpoints=checkpoints)
         except TimeoutError as late:
             raise Unavailable("the owner of the directory does not answer", socket=directory.socket) from late
-        finally:
-            await log.close()
-        return
-    try:
-        closed = ClosedLog(directory.log(domain), disk)
-        yield Inspected(
-            log=closed,
-            live=False,
-            checkpoints=checkpoints,
-            torn=closed.survey.torn,
-            damage=closed.survey.damage,
-        )
-    finally:
-        lock.release()
+        yield Inspected(log=log, live=True, checkpoints=checkpoints)
 
 
 async def current_machine(inspected: Inspected) -> Machine:
     """The state as of now: newest checkpoint plus the log behind it."""
-    tail = await inspected.log.tail()
-    machine = Machine()
-    try:
-        await fold_to(machine, inspected.log, tail)
-    except Trimmed:
-        machine = await newest_machine(inspected.checkpoints, set_aside=False)
-        await fold_to(machine, inspected.log, tail)
-    return machine
+    return await state_at(await inspected.log.tail(), inspected.log, inspected.checkpoints)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,31 +15,18 @@ Invariants
          not have.
 """
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from dray.disk import Disk
-from dray.errors import Corrupt, DrayError, Invalid, NotFound, Unavailable
-from dray.log.client import ClientLog
+from dray.errors import Invalid, NotFound
+from dray.log.opening import open_log
 from dray.node.directory import DataDirectory, Identity
-from dray.node.metadata import (
-    Effects,
-    Home,
-    Metadata,
-    MetadataOptions,
-    domains_of,
-    run_replica,
-    stop_replicas,
-    watch_failure,
-)
-from dray.replica import telemetry
-from dray.replica.checkpoints import FileCheckpoints, report_damaged
-from dray.tasks.watch import Watch
-from dray.telemetry import logger
+from dray.node.metadata import Effects, MetadataOptions, Part, log_options
+from dray.replica.checkpoints import JoinedCheckpoints
 
 JOINED: Final = "joined"
 
@@ -66,7 +53,7 @@ class Owner:
 
 def owner_of(socket: Path, disk: Disk) -> Owner:
     """The data directory in which a log is kept, by the socket on which it is served."""
-    directory = DataDirectory(socket.parent).located(disk)
+    directory = DataDirectory.at(socket.parent, disk)
     try:
         identity = directory.read_identity(disk)
     except NotFound:
@@ -81,75 +68,40 @@ def joined_directory(root: Path) -> DataDirectory:
     return DataDirectory(root, root / JOINED)
 
 
+def has_joined(root: Path, disk: Disk) -> bool:
+    """Whether this directory uses another's log."""
+    return bool(disk.list(root / JOINED))
+
+
 def check_not_joined(root: Path, disk: Disk) -> None:
     """Raise if this directory uses another's log: a second log of its cluster must not begin (SV3)."""
-    if disk.list(root / JOINED):
+    if has_joined(root, disk):
         raise HasJoined("this directory joined the log of another broker: start it with --log unix:PATH", path=root)
 
 
-@asynccontextmanager
-async def join_metadata(
-    owner: Owner, directory: DataDirectory, identity: Identity, effects: Effects, options: MetadataOptions
-) -> AsyncIterator[Metadata]:
-    """Run a replica of every log that the owner serves; `directory` is our own."""
-    options = replace(options, name=f"broker-{identity.instance_id}", owner=False)
-    async with AsyncExitStack() as stack:
-        failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
-        watch = Watch(effects.clock)
-        running = {}
-        for domain in owner.directory.domains(effects.disk):
-            socket = owner.directory.socket
-            log = ClientLog(
-                socket,
-                domain,
-                cluster_id=identity.cluster,
-                max_entry_bytes=options.max_entry_bytes,
-                call_seconds=options.timing.settle_ms / 2_000,  # a second try fits into the time of an entry
-            )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """The logs that another process keeps; the directory is our own."""
+
+    log_owner: Owner
+    directory: DataDirectory
+    owner: bool = False
+
+    def session_name(self, identity: Identity, options: MetadataOptions) -> str:
+        return f"broker-{identity.instance_id}"
+
+    async def open(
+        self, stack: AsyncExitStack, identity: Identity, effects: Effects, options: MetadataOptions
+    ) -> Sequence[Part]:
+        theirs, ours = self.log_owner.directory, self.directory
+        parts = []
+        for domain in theirs.domains(effects.disk):
+            log = await open_log(theirs.served, domain, effects.of_logs, log_options(options, identity.cluster))
             stack.push_async_callback(log.close)
-            effects.disk.make_dir(directory.home(domain))  # SV3
-            home = Home(directory=directory, socket=socket, domain=domain)
-            store = JoinedCheckpoints(home.checkpoints, owner.directory.checkpoints(domain), effects)
-            running[domain] = await run_replica(stack, home, store, identity, log, effects, options, watch)
-            watch_failure(running[domain].replica.failed, failed)
-        yield Metadata(identity=identity, domains=domains_of(running), failed=failed, watch=watch)
-        await stop_replicas(running)
-
-
-class JoinedCheckpoints(FileCheckpoints):
-    """Our own, and always the newest that the owner has: its log may be trimmed up to the one before that."""
-
-    def __init__(self, directory: Path, theirs: Path, effects: Effects) -> None:
-        upkeep = effects.upkeep or effects.offload
-        super().__init__(directory, effects.disk, upkeep)
-        self._theirs = FileCheckpoints(theirs, effects.disk, upkeep)
-        self._unreadable: set[int] = set()
-        self._copying = asyncio.Lock()
-        """Two who ask at once would write the same file."""
-
-    async def confirmed(self) -> list[int]:
-        async with self._copying:
-            ours = await super().confirmed()
-            newer = [position for position in await self._theirs.confirmed() if position > max(ours, default=0)]
-            for position in reversed(newer):
-                if position not in self._unreadable and await self._copied(position):
-                    break
-            return await super().confirmed() if newer else ours
-
-    async def _copied(self, position: int) -> bool:
-        try:
-            await self.write(position, await self._theirs.read(position))
-            if (await self.examine(position)).position != position:
-                raise Corrupt("the checkpoint has the name of another", position=position)
-        except NotFound:
-            return False  # it went meanwhile
-        except Corrupt as error:  # theirs to keep aside; the one before it will do
-            self._unreadable.add(position)
-            await report_damaged(self._theirs, position, error, set_aside=False)
-            await self.discard(position)
-            return False
-        except Unavailable as error:  # a full disk: what we have may do
-            logger().warning(telemetry.CHECKPOINT_FAILED, position=position, error=str(error))
-            return False
-        await self.confirm(position)  # CK1: it was confirmed where it comes from
-        return True
+            effects.disk.make_dir(ours.home(domain))  # SV3
+            checkpoints = JoinedCheckpoints(
+                ours.checkpoints(domain), theirs.checkpoints(domain), effects.disk, effects.aside
+            )
+            folder = effects.folder(log=theirs.served, domain=domain, directory=ours.checkpoints(domain))
+            parts.append(Part(domain=domain, log=log, checkpoints=checkpoints, folder=folder))
+        return parts

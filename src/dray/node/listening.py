@@ -7,11 +7,15 @@ sockets are bound and do not listen yet: who connects too early is refused.
 
 import errno
 import socket
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 
 from dray.errors import DrayError, Unavailable
-from dray.node.addresses import BadAddress, HostPort, parse_host_port
+from dray.node import telemetry
+from dray.node.addresses import BadAddress, HostPort, advertised, parse_host_port
+from dray.servers.http.settings import HttpSettings
+from dray.servers.kafka.settings import KafkaSettings
+from dray.telemetry import logger
 
 
 class PortTaken(Unavailable):
@@ -24,6 +28,35 @@ class Taken:
 
     address: HostPort
     sockets: tuple[socket.socket, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """The addresses of a broker, bound."""
+
+    kafka: Taken
+    advertised: HostPort
+    """Where Kafka clients are told to connect."""
+    http: Taken
+
+
+def take_ports(stack: AsyncExitStack, kafka: KafkaSettings, http: HttpSettings) -> Ports:
+    """Take both ports or none, before anything is made or opened."""
+    taken = []
+    for text, key, flag in (
+        (kafka.listen, "kafka.listen", "--kafka"),
+        (http.listen, "http.listen", "--http"),
+    ):
+        taken.append(take(text, key, flag))
+        for bound in taken[-1].sockets:
+            stack.callback(bound.close)
+        if not taken[-1].address.is_loopback:
+            logger().warning(telemetry.EXPOSED, listener=key.partition(".")[0], host=taken[-1].address.host)
+    at = taken[0].address
+    told = advertised(at, kafka.advertise)
+    if at.is_wildcard and kafka.advertise is None:
+        logger().warning(telemetry.ADVERTISED, host=told.host, port=told.port)
+    return Ports(kafka=taken[0], advertised=told, http=taken[1])
 
 
 def take(text: str, key: str, flag: str) -> Taken:

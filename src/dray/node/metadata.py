@@ -1,37 +1,57 @@
-"""The metadata of one process on a data directory: logs, their server, replicas, checkpoints."""
+"""The metadata plane of a process: a replica of every domain, and who makes its checkpoints.
+
+Where the logs are and where checkpoints go is said by a source: a directory
+of our own (`dray.node.owning`), the logs that another keeps
+(`dray.node.joining`), or memory. Everything else is the same for all of them:
+
+    source.open ─► Part per domain ─► newest checkpoint ─► fold to the tail ─► follow, write, checkpoint
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Protocol
+from uuid import UUID
 
 from dray.clock import Clock
-from dray.disk import Disk
-from dray.errors import Corrupt, DrayError
+from dray.disk import DirectoryLock, Disk, TakeLock
+from dray.errors import DrayError
 from dray.ids import Entropy
 from dray.log.files import FileLog
-from dray.log.memory import MemoryLog
+from dray.log.opening import LogEffects, LogOptions, open_log
 from dray.log.port import Log
 from dray.log.server import LogServer
+from dray.log.urls import LogUrl, MemoryLogs
 from dray.machine.head import SUPPORTED, Genesis, founding
 from dray.machine.machine import Machine
 from dray.machine.sessions import SessionKind
-from dray.node.directory import DataDirectory, WrongDirectory, mark_born, was_born
 from dray.node.directory import Identity as DirectoryIdentity
+from dray.node.directory import WrongDirectory
 from dray.offload import Offload
 from dray.replica.checkpointer import KEPT_MS, Checkpointer
-from dray.replica.checkpoints import CheckpointStore, FileCheckpoints, MemoryCheckpoints, newest_machine
+from dray.replica.checkpoints import CheckpointStore, MemoryCheckpoints, newest_machine
 from dray.replica.child import ChildFolder
 from dray.replica.domains import Domains
+from dray.replica.fold import Folder
 from dray.replica.opening import catch_up
 from dray.replica.replica import Replica
 from dray.replica.session import Identity, StoreDate
 from dray.replica.writer import Timing
 from dray.tasks.watch import Watch
 
-STARTING_LIMIT_S: Final = 120
+
+class MakeFolder(Protocol):
+    """Who makes checkpoints of a log in a directory, beside this process."""
+
+    def __call__(self, *, log: LogUrl, domain: int, directory: Path) -> Folder: ...
+
+
+class MakeServer(Protocol):
+    """Who serves logs to other processes."""
+
+    def __call__(self, logs: Mapping[int, Log], *, cluster_id: UUID, max_entry_bytes: int) -> LogServer: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +65,20 @@ class Effects:
     """For the log, whose appends everything waits for."""
     upkeep: Offload | None = None
     """For checkpoints and the log's history, apart from its appends. None: with the rest."""
+    unpack: Offload | None = None
+    """For record batches that must be unpacked. None: with the rest."""
+    lock: TakeLock = DirectoryLock
+    folder: MakeFolder = ChildFolder
+    server: MakeServer = LogServer
+
+    @property
+    def aside(self) -> Offload:
+        """For what no answer waits for."""
+        return self.upkeep or self.offload
+
+    @property
+    def of_logs(self) -> LogEffects:
+        return LogEffects(clock=self.clock, disk=self.disk, offload=self.offload, reads=self.upkeep)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +86,6 @@ class MetadataOptions:
     """How the metadata plane of this process behaves."""
 
     name: str = "broker-0"
-    owner: bool = True
-    """Holds the lock of the directory with the log, so a live session of the same name is a dead process's (Q4)."""
     timing: Timing = field(default_factory=Timing)
     segment_bytes: int = 64 << 20
     max_entry_bytes: int = 1 << 20
@@ -63,6 +95,38 @@ class MetadataOptions:
     """How often it is looked whether there is something to do about checkpoints."""
     accept_clock: bool = False
     store_date: StoreDate | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One domain, as this process takes part in it."""
+
+    domain: int
+    log: Log
+    checkpoints: CheckpointStore
+    folder: Folder | None
+    """Who makes its checkpoints. None: nobody does."""
+    kept: FileLog | None = None
+    """The log, if this process keeps it: then it trims it (CK4), and ends when it fails."""
+
+
+class Source(Protocol):
+    """Where the logs of a process come from."""
+
+    @property
+    def owner(self) -> bool:
+        """Nobody else can be at work under our name: a live session of it is a dead process's (Q4)."""
+        ...
+
+    def session_name(self, identity: DirectoryIdentity, options: MetadataOptions) -> str:
+        """The name of our sessions."""
+        ...
+
+    async def open(
+        self, stack: AsyncExitStack, identity: DirectoryIdentity, effects: Effects, options: MetadataOptions
+    ) -> Sequence[Part]:
+        """Every domain that there is, open until the stack ends."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,72 +142,67 @@ class Metadata:
 
 
 @asynccontextmanager
-async def serve_metadata(
-    directory: DataDirectory, identity: DirectoryIdentity, effects: Effects, options: MetadataOptions
+async def run_metadata(
+    source: Source, identity: DirectoryIdentity, effects: Effects, options: MetadataOptions
 ) -> AsyncIterator[Metadata]:
-    """Open the logs of a directory whose lock this process holds, serve them, and run a replica of each."""
+    """A replica of every domain for as long as the block runs; leaving it is a clean stop."""
+    failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
+    watch = Watch(effects.clock)
+    session = Identity(
+        name=source.session_name(identity, options),
+        instance=identity.instance.bytes,
+        kind=SessionKind.BROKER,
+        owner=source.owner,
+        accept_clock=options.accept_clock,
+        store_date=options.store_date,
+    )
     async with AsyncExitStack() as stack:
-        logs = await _open_logs(stack, directory, identity, effects, options)
-        server = LogServer(logs, cluster_id=identity.cluster, max_entry_bytes=options.max_entry_bytes)
-        stack.push_async_callback(server.close)
-        await server.listen_unix(directory.socket)
-        failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
-        for log in logs.values():
-            watch_failure(log.failed, failed)
-        watch = Watch(effects.clock)
-        running = {}
-        for domain, log in logs.items():
-            home = Home(directory=directory, socket=directory.socket, domain=domain)
-            store = FileCheckpoints(home.checkpoints, effects.disk, effects.upkeep or effects.offload)
-            running[domain] = await run_replica(stack, home, store, identity, log, effects, options, watch)
-            watch_failure(running[domain].replica.failed, failed)
-        yield Metadata(identity=identity, domains=domains_of(running), failed=failed, watch=watch)
-        await stop_replicas(running)
+        parts = await source.open(stack, identity, effects, options)
+        for part in parts:
+            if part.kept is not None:
+                _pass_on(part.kept.failed, failed)
+        replicas: dict[int, Replica] = {}
+        making: dict[int, _Making] = {}
+        for part in parts:
+            replica = replicas[part.domain] = await _follow(stack, part, session, effects, options.timing)
+            check_genesis(replica.machine, identity, part.domain)
+            _pass_on(replica.failed, failed)
+            if part.folder is not None:
+                making[part.domain] = _make_checkpoints(part, part.folder, replica, watch, effects.clock, options)
+                stack.push_async_callback(making[part.domain].stop)
+        yield Metadata(identity=identity, domains=Domains(replicas), failed=failed, watch=watch)
+        for domain, replica in replicas.items():
+            if domain in making:
+                await making[domain].finish()
+            await replica.close_session()
 
 
-@asynccontextmanager
-async def serve_in_memory(
-    identity: DirectoryIdentity, effects: Effects, options: MetadataOptions
-) -> AsyncIterator[Metadata]:
-    """The same without a directory: nothing survives the process. For tests of users and ours."""
-    async with AsyncExitStack() as stack:
-        log = MemoryLog(max_entry_bytes=options.max_entry_bytes)
-        await begin_log(log, identity, 0, effects)
-        replica = _replica(log, Machine(), MemoryCheckpoints(), identity, effects, options)
-        await stack.enter_async_context(replica.running())
-        failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
-        watch_failure(replica.failed, failed)
-        watch = Watch(effects.clock)
-        yield Metadata(identity=identity, domains=Domains({0: replica}), failed=failed, watch=watch)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InMemory:
+    """No directory: nothing survives the process. For tests of users and ours."""
 
+    owner: bool = True
 
-async def _open_logs(
-    stack: AsyncExitStack,
-    directory: DataDirectory,
-    identity: DirectoryIdentity,
-    effects: Effects,
-    options: MetadataOptions,
-) -> dict[int, FileLog]:
-    logs = {}
-    for domain in directory.domains(effects.disk) or [0]:
-        log = await FileLog.open(
-            directory.log(domain),
-            disk=effects.disk,
-            offload=effects.offload,
-            clock=effects.clock,
-            segment_bytes=options.segment_bytes,
-            max_entry_bytes=options.max_entry_bytes,
-            reads=effects.upkeep,
-        )
+    def session_name(self, identity: DirectoryIdentity, options: MetadataOptions) -> str:
+        return options.name
+
+    async def open(
+        self, stack: AsyncExitStack, identity: DirectoryIdentity, effects: Effects, options: MetadataOptions
+    ) -> Sequence[Part]:
+        log = await open_log(MemoryLogs(), 0, effects.of_logs, log_options(options))
         stack.push_async_callback(log.close)
-        home = directory.home(domain)
-        if await log.tail() == 0:
-            if was_born(effects.disk, home):  # ND2
-                raise Corrupt("the log is empty, but it was not: restore it from a backup", path=directory.log(domain))
-            await begin_log(log, identity, domain, effects)
-        mark_born(effects.disk, home)
-        logs[domain] = log
-    return logs
+        await begin_log(log, identity, 0, effects)
+        return [Part(domain=0, log=log, checkpoints=MemoryCheckpoints(), folder=None)]
+
+
+def log_options(options: MetadataOptions, cluster_id: UUID | None = None) -> LogOptions:
+    """How the logs of this process are opened."""
+    return LogOptions(
+        segment_bytes=options.segment_bytes,
+        max_entry_bytes=options.max_entry_bytes,
+        cluster_id=cluster_id,
+        call_seconds=options.timing.settle_ms / 2_000,  # a second try fits into the time of an entry
+    )
 
 
 async def begin_log(log: Log, identity: DirectoryIdentity, domain: int, effects: Effects, domains: int = 1) -> None:
@@ -167,103 +226,59 @@ def check_genesis(machine: Machine, identity: DirectoryIdentity, domain: int) ->
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Home:
-    """Where a replica keeps its checkpoints, and where its log is served."""
-
-    directory: DataDirectory
-    socket: Path
-    domain: int
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.directory.checkpoints(self.domain)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """A replica, and who makes its checkpoints."""
-
-    replica: Replica
-    checkpointer: Checkpointer
-    watch: Watch
-    folder: ChildFolder
-    task: "asyncio.Task[None]"
-
-
-async def run_replica(
-    stack: AsyncExitStack,
-    home: Home,
-    store: CheckpointStore,
-    identity: DirectoryIdentity,
-    log: Log,
-    effects: Effects,
-    options: MetadataOptions,
-    watch: Watch,
-) -> Running:
-    """A replica that follows, writes and makes checkpoints for as long as the stack is open."""
-    await store.sweep()  # what the last life left half made; whatever is still wanted is folded again
-    replica = _replica(log, await newest_machine(store), store, identity, effects, options)
-    await catch_up(replica, log, effects.clock.boot_ns)
-    await stack.enter_async_context(replica.running())
-    check_genesis(replica.machine, identity, home.domain)
-    folder = ChildFolder(socket=home.socket, domain=home.domain, directory=home.checkpoints)
-    kept = log if isinstance(log, FileLog) else None
-    checkpointer = Checkpointer(
-        replica, store, folder, effects.clock,
-        due_bytes=options.checkpoint_due_bytes, kept_ms=options.checkpoint_kept_ms,
-        trims=kept is not None, log_bytes=None if kept is None else kept.bytes_behind,
-    )  # fmt: skip
-    name, look_s = f"checkpointer-{home.domain}", options.checkpoint_look_s
-    task = watch.start(name, lambda: checkpointer.run(look_s))
-    stack.push_async_callback(watch.stop, task)
-    return Running(replica=replica, checkpointer=checkpointer, folder=folder, watch=watch, task=task)
-
-
-def domains_of(running: Mapping[int, Running]) -> Domains:
-    return Domains({domain: one.replica for domain, one in running.items()})
-
-
-async def stop_replicas(running: Mapping[int, Running]) -> None:
-    """A clean stop: the last checkpoints if they are worth it, then the sessions are given back."""
-    for one in running.values():
-        await one.watch.stop(one.task)
-        one.folder.nice = 0  # nobody is served any more, and the stop waits for it
-        await one.checkpointer.finish()
-        await one.replica.close_session()
-
-
-def _replica(
-    log: Log,
-    machine: Machine,
-    store: CheckpointStore,
-    identity: DirectoryIdentity,
-    effects: Effects,
-    options: MetadataOptions,
-) -> Replica:
-    return Replica(
-        log=log,
-        machine=machine,
-        identity=Identity(
-            name=options.name,
-            instance=identity.instance.bytes,
-            kind=SessionKind.BROKER,
-            owner=options.owner,
-            accept_clock=options.accept_clock,
-            store_date=options.store_date,
-        ),
+async def _follow(stack: AsyncExitStack, part: Part, session: Identity, effects: Effects, timing: Timing) -> Replica:
+    """A replica that has folded what there is, and follows and writes until the stack ends."""
+    await part.checkpoints.sweep()  # what the last life left half made; whatever is still wanted is folded again
+    replica = Replica(
+        log=part.log,
+        machine=await newest_machine(part.checkpoints),
+        identity=session,
         clock=effects.clock,
         entropy=effects.entropy,
-        timing=options.timing,
-        checkpoints=store,
+        timing=timing,
+        checkpoints=part.checkpoints,
     )
+    await catch_up(replica, part.log, effects.clock.boot_ns)
+    return await stack.enter_async_context(replica.running())
 
 
-def watch_failure(source: "asyncio.Future[DrayError]", target: "asyncio.Future[DrayError]") -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Making:
+    """The checkpoints of one domain are made, confirmed and let go."""
+
+    checkpointer: Checkpointer
+    folder: Folder
+    watch: Watch
+    task: "asyncio.Task[None]"
+
+    async def stop(self) -> None:
+        await self.watch.stop(self.task)
+
+    async def finish(self) -> None:
+        """The last checkpoint, if it is worth it."""
+        await self.stop()
+        if isinstance(self.folder, ChildFolder):
+            self.folder.nice = 0  # nobody is served any more, and the stop waits for it
+        await self.checkpointer.finish()
+
+
+def _make_checkpoints(
+    part: Part, folder: Folder, replica: Replica, watch: Watch, clock: Clock, options: MetadataOptions
+) -> _Making:
+    checkpointer = Checkpointer(
+        replica, part.checkpoints, folder, clock,
+        due_bytes=options.checkpoint_due_bytes, kept_ms=options.checkpoint_kept_ms,
+        trims=part.kept is not None, log_bytes=None if part.kept is None else part.kept.bytes_behind,
+    )  # fmt: skip
+    task = watch.start(f"checkpointer-{part.domain}", lambda: checkpointer.run(options.checkpoint_look_s))
+    return _Making(checkpointer=checkpointer, folder=folder, watch=watch, task=task)
+
+
+def _pass_on(source: "asyncio.Future[DrayError]", target: "asyncio.Future[DrayError]") -> None:
     """Let the first failure of any part become the failure of the whole."""
 
-    def pass_on(done: "asyncio.Future[DrayError]") -> None:
+    def tell(done: "asyncio.Future[DrayError]") -> None:
         if not done.cancelled() and not target.done():
             target.set_result(done.result())
 
-    source.add_done_callback(pass_on)
+    source.add_done_callback(tell)

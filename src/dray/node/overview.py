@@ -5,15 +5,14 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final
 
 import dray
-from dray.clock import Clock
 from dray.errors import DrayError
 from dray.machine.brokers import Broker
 from dray.machine.topics import Topic, TopicState
 from dray.node import telemetry
 from dray.node.addresses import HostPort
-from dray.node.metadata import Metadata
+from dray.node.plane import Plane
 from dray.node.space import DiskWatch, Reading
-from dray.servers.http.overview import BrokerRow, DiskRow, Overview, PartitionRow, TopicRow, Topics
+from dray.servers.http.overview import BrokerRow, DiskRow, Overview, PartitionRow, TopicPage, TopicRow
 from dray.telemetry import last_warnings
 
 SLICE: Final = 1_000
@@ -25,11 +24,11 @@ TOPIC_SERIES: Final = 1_000
 class BrokerView:
     """What one broker knows of itself and its cluster."""
 
-    def __init__(self, metadata: Metadata, disks: DiskWatch, clock: Clock) -> None:
-        self._domains = metadata.domains
-        self._cluster_id = metadata.identity.cluster_id
+    def __init__(self, plane: Plane, disks: DiskWatch) -> None:
+        self._domains = plane.domains
+        self._cluster_id = plane.identity.cluster_id
         self._disks = disks
-        self._clock = clock
+        self._clock = plane.clock
 
     async def measure(self) -> None:
         reading = await self._reading()
@@ -68,7 +67,7 @@ class BrokerView:
             ],
             log_bytes=sum(reading.log_bytes.values()),
             entries=sum(replica.machine.position for _, replica in self._domains),
-            topics=Topics(
+            topics=TopicPage(
                 rows=rows[first : first + count], found=len(rows), before=min(first, len(rows)),
                 size_bytes=sum(row.size_bytes for row in rows),
             ),

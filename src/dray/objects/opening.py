@@ -54,7 +54,7 @@ class StoreOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effects:
+class StoreEffects:
     """What a store needs from its process."""
 
     clock: Clock
@@ -67,7 +67,7 @@ class Effects:
     """Where they are listed and deleted. None: with the rest."""
 
 
-async def open_store(address: str, options: StoreOptions, effects: Effects) -> Objects:
+async def open_store(address: str, options: StoreOptions, effects: StoreEffects) -> Objects:
     """The store at an address, with retries and metrics around it."""
     match _scheme(address):
         case "memory":
@@ -107,7 +107,7 @@ def _directory(address: str) -> Path:
     return Path(unquote(parts.path))
 
 
-def _cloud(scheme: str, address: str, options: StoreOptions, effects: Effects) -> Objects:
+def _cloud(scheme: str, address: str, options: StoreOptions, effects: StoreEffects) -> Objects:
     from dray.objects.cloud import CloudObjects  # a broker on local files does not load obstore
 
     parts = urlsplit(address)

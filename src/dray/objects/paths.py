@@ -16,6 +16,7 @@ Invariants
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from enum import IntEnum
 from typing import Final, Self
 
 from dray.errors import Invalid
@@ -35,6 +36,17 @@ _WAL = re.compile(
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DOMAIN_END = 1 << 32
 _WAL_ID_BYTES = 16
+
+
+class ObjectKind(IntEnum):
+    """How the records lie in an object. The numbers are part of the checkpoint format."""
+
+    WAL = 0
+    """As received, of many streams (`dray.wal`)."""
+    PARQUET = 1
+    KFS = 2
+    BLOCK = 3
+    """Rows of an index that were sealed: it tells where the records lie."""
 
 
 class BadName(Invalid):
@@ -74,6 +86,17 @@ def check_prefix(prefix: str) -> str:
 def is_given_once(name: str) -> bool:
     """Whether a name carries a wal id: it is put by one process, once, and read only after a commit names it (W1)."""
     return _WAL.fullmatch(name) is not None
+
+
+def object_path(kind: ObjectKind, *, zone: str, domain: int, created_ms: int, object_id: bytes) -> str:
+    """The path of an object: the one place where it is put together.
+
+    Raises:
+        BadName: no object can be called so, or its kind has no names yet.
+    """
+    if kind is not ObjectKind.WAL:
+        raise BadName("objects of this kind have no names yet", kind=kind.name)
+    return WalName.of(zone=zone, domain=domain, created_ms=created_ms, wal_id=object_id).path()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,23 +28,16 @@ from typing import Final
 
 import msgspec
 
-from dray.clock import SystemClock
 from dray.disk import LocalDisk
 from dray.errors import DrayError, Unavailable, Unknown
-from dray.ids import SystemEntropy
-from dray.log.client import ClientLog
 from dray.log.sockets import bind_unix
 from dray.machine.garbage import Pin, Pinned, Unpin
-from dray.machine.sessions import SessionKind
 from dray.node.directory import DataDirectory
-from dray.offload import InlineOffload
+from dray.node.reaching import Reached
 from dray.pipeline.endings import wait_for_end
-from dray.pipeline.opening import is_served
+from dray.pipeline.opening import effects, is_live
 from dray.pipeline.pins import MESSAGE_BYTES, Held, Hold
-from dray.replica.checkpoints import FileCheckpoints, newest_machine
 from dray.replica.replica import Replica
-from dray.replica.session import Identity
-from dray.replica.writer import SHORTEST_TTL_MS, Timing
 
 LOOK_S: Final = 0.5
 """How often holds are compared with the pins that the machine has."""
@@ -81,7 +74,8 @@ class Keeper:
 
     def __init__(self, directory: DataDirectory) -> None:
         self._directory = directory
-        self._clock = SystemClock()
+        self._effects = effects()
+        self._clock = self._effects.clock
         self._pins: dict[str, _Shared] = {}
         """By name, the oldest first."""
         self._changed = asyncio.Event()
@@ -113,7 +107,7 @@ class Keeper:
                 await self._wait()
                 continue
             try:
-                if await is_served(self._directory):
+                if await is_live(self._directory):
                     await self._pin_while_served()
                     continue
                 self._answer_all(Held(state="closed"))
@@ -124,13 +118,18 @@ class Keeper:
     async def _pin_while_served(self) -> None:
         """One replica for each domain, until the holds end or a replica stops."""
         async with AsyncExitStack() as stack:
-            replicas = [await self._follow(stack, domain) for domain in self._directory.domains(LocalDisk())]
+            reached = Reached(directory=self._directory, live=True)
+            name = f"spark-{os.getpid()}"
+            replicas = [
+                await stack.enter_async_context(reached.following(domain, name, self._effects))
+                for domain in self._directory.domains(self._effects.disk)
+            ]
             while not self.done.is_set() and self._current():
                 stopped = next((replica for replica in replicas if replica.failed.done()), None)
                 if stopped is not None:
                     # Not given back: until it expires, the old session holds what the next one has yet to pin.
                     raise stopped.failed.result()
-                if any(shared.waiting for shared in self._pins.values()) and not await is_served(self._directory):
+                if any(shared.waiting for shared in self._pins.values()) and not await is_live(self._directory):
                     self._answer_all(Held(state="closed"))  # the broker has stopped; its log may come back, or not
                 else:
                     with suppress(Unavailable, Unknown, TimeoutError):  # the broker restarts: try at the next look
@@ -138,27 +137,6 @@ class Keeper:
                             await self._compare(replicas)
                 await self._wait()
             await self._give_back(replicas)
-
-    async def _follow(self, stack: AsyncExitStack, domain: int) -> Replica:
-        checkpoints = FileCheckpoints(self._directory.checkpoints(domain), LocalDisk(), InlineOffload())
-        entropy = SystemEntropy()
-        log = ClientLog(self._directory.socket, domain)
-        stack.push_async_callback(log.close)
-        replica = Replica(
-            log=log,
-            machine=await newest_machine(checkpoints),
-            identity=Identity(
-                name=f"spark-{os.getpid()}-{entropy.random_bytes(4).hex()}",
-                instance=entropy.random_bytes(16),
-                kind=SessionKind.TOOL,
-                owner=False,
-            ),
-            clock=self._clock,
-            entropy=entropy,
-            timing=Timing(keepalive_ms=SHORTEST_TTL_MS // 3),
-            checkpoints=checkpoints,
-        )
-        return await stack.enter_async_context(replica.running())
 
     async def _compare(self, replicas: list[Replica]) -> None:
         """Make the pins of the live session equal to the holds."""
@@ -251,7 +229,7 @@ def main(arguments: list[str]) -> None:
     except OSError:
         return  # another one serves this driver already
     try:
-        asyncio.run(serve(DataDirectory(Path(root)), Path(socket), int(driver)))
+        asyncio.run(serve(DataDirectory.at(Path(root), LocalDisk()), Path(socket), int(driver)))
     finally:
         Path(socket).unlink(missing_ok=True)
         lock_file.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ Invariants
     SP1  The pieces of a plan hold each record of the cut once: rows are dense
          (H2), a piece takes neighbouring rows, and a row is in two pieces only
          where their offsets part it.
+    SP9  The objects of a piece are of one kind, so that one reader reads it.
 """
 
 from array import array
@@ -21,11 +22,12 @@ from typing import Final
 
 from dray.machine.index import LENGTH_BYTES, Index
 from dray.machine.machine import Machine
+from dray.machine.objects import Origin
 from dray.machine.stream import Stream
-from dray.objects.paths import WalName
+from dray.objects.paths import ObjectKind, object_path
 from dray.pipeline.errors import BadOption
 from dray.pipeline.options import MAX_PARTITIONS
-from dray.wal.ids import LogId, wal_id
+from dray.wal.ids import wal_id
 
 SLICE_ROWS: Final = 65_536
 """Rows that are unpacked at a time: bounds what planning needs beside the plan."""
@@ -46,7 +48,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Piece:
-    """Neighbouring batches of one stream, for one task. Columns are packed arrays, as pickle takes them best.
+    """Neighbouring rows of one stream, for one task. Columns are packed arrays, as pickle takes them best.
 
     It has no repr: `asyncio.run` makes that of its result, twice, and this one's would be megabytes.
     """
@@ -58,8 +60,8 @@ class Piece:
     start: int
     end: int
     """Records outside [start, end) are not wanted, although their batch is read."""
-    origins: tuple[tuple[LogId, str], ...]
-    """Log ids and zones of the objects."""
+    origins: tuple[Origin, ...]
+    """Kinds, log ids and zones of the objects."""
     object_origins: "array[int]"
     sessions: "array[int]"
     counters: "array[int]"
@@ -73,11 +75,16 @@ class Piece:
 
     def path(self, owner: int) -> str:
         """The name of an object."""
-        log_id, zone = self.origins[self.object_origins[owner]]
-        return WalName.of(
-            zone=zone, domain=self.domain, created_ms=self.created_ms[owner],
-            wal_id=wal_id(log_id, self.sessions[owner], self.counters[owner]),
-        ).path()  # fmt: skip
+        kind, log_id, zone = self.origins[self.object_origins[owner]]
+        return object_path(
+            kind, zone=zone, domain=self.domain, created_ms=self.created_ms[owner],
+            object_id=wal_id(log_id, self.sessions[owner], self.counters[owner]),
+        )  # fmt: skip
+
+    @property
+    def kind(self) -> ObjectKind:
+        """How the records lie in its objects (SP9)."""
+        return self.origins[0].kind
 
     @property
     def bytes(self) -> int:
@@ -219,7 +226,7 @@ class _Tasks:
 
     def _end_piece(self) -> None:
         if self._open is not None:
-            self._pieces.append(_pack(*self._open))
+            self._pieces.extend(_pack(*self._open))
             self._open = None
 
     def end_task(self) -> None:
@@ -234,15 +241,30 @@ class _Tasks:
         return self._tasks
 
 
-def _pack(machine: Machine, span: Span, chunk: _Chunk) -> Piece:
+def _pack(machine: Machine, span: Span, chunk: _Chunk) -> Iterator[Piece]:
     numbers = dict(zip(dict.fromkeys(chunk.owners), count()))
     objects = machine.objects.columns(numbers)
     local = dict(zip(dict.fromkeys(objects.origins), count()))
-    return Piece(
+    origins = tuple(machine.objects.origin(number) for number in local)
+    if len({origin.kind for origin in origins}) > 1:
+        kinds = [machine.objects.origin(number).kind for number in objects.origins]
+        for first, end in _runs([kinds[numbers[owner]] for owner in chunk.owners]):
+            yield from _pack(machine, span, chunk.cut(first, end))  # SP9
+        return
+    yield Piece(
         topic=span.topic, partition=span.stream.partition, stream=span.stream.id, domain=machine.domain,
-        start=span.start, end=span.end, origins=tuple(machine.objects.origin(number) for number in local),
+        start=span.start, end=span.end, origins=origins,
         object_origins=array("H", map(local.__getitem__, objects.origins)), sessions=objects.sessions,
         counters=objects.counters, created_ms=objects.created_ms,
         owners=array("I", map(numbers.__getitem__, chunk.owners)), bases=chunk.bases, counts=chunk.counts,
         positions=chunk.positions, sizes=chunk.sizes,
     )  # fmt: skip
+
+
+def _runs(kinds: Sequence[ObjectKind]) -> Iterator[tuple[int, int]]:
+    """Neighbours of one kind."""
+    first = 0
+    for at in range(1, len(kinds) + 1):
+        if at == len(kinds) or kinds[at] is not kinds[first]:
+            yield first, at
+            first = at

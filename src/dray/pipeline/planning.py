@@ -23,7 +23,7 @@ from dray.pipeline.options import ReadOptions
 from dray.pipeline.parallelism import cores
 from dray.pipeline.pins import hold
 from dray.pipeline.plan import Piece, Span, plan_tasks
-from dray.pipeline.ranges import Found, find_partitions, span_of
+from dray.pipeline.ranges import Wanted, find_partitions, span_of
 from dray.pipeline.stores import open_for_reading
 from dray.pipeline.together import some_at_a_time
 
@@ -56,7 +56,7 @@ async def _plan(options: ReadOptions, directory: DataDirectory, objects: Objects
             machines[domain] = await metadata.machine(domain)
     partitions = find_partitions(options, machines)
 
-    async def span(found: Found) -> tuple[Machine, Span]:
+    async def span(found: Wanted) -> tuple[Machine, Span]:
         return found.machine, await span_of(options, found, objects)
 
     spans = []

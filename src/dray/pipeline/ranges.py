@@ -19,7 +19,6 @@ from dray.machine.machine import Machine
 from dray.machine.names import domain_of
 from dray.machine.stream import Stream
 from dray.machine.topics import TopicState
-from dray.objects.paths import WalName
 from dray.objects.port import Objects
 from dray.pipeline.errors import BadOption, BrokenObject, DataLoss, NoSuchTopic, broken, told
 from dray.pipeline.options import EARLIEST, LATEST, ByPartition, Place, ReadOptions, Times
@@ -28,7 +27,7 @@ from dray.records import Record, one_batch, records_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Wanted:
     """A partition that is to be read."""
 
     topic: str
@@ -37,7 +36,7 @@ class Found:
     stream: Stream
 
 
-def find_partitions(options: ReadOptions, machines: Mapping[int, Machine]) -> list[Found]:
+def find_partitions(options: ReadOptions, machines: Mapping[int, Machine]) -> list[Wanted]:
     """The streams behind the topics that were asked for.
 
     Raises:
@@ -57,7 +56,7 @@ def find_partitions(options: ReadOptions, machines: Mapping[int, Machine]) -> li
             stream = machine.streams.find(topic.streams[partition])
             if stream is None or stream.closed:
                 raise NoSuchTopic("the topic was just deleted", topic=name, partition=partition)
-            found.append(Found(topic=name, partition=partition, machine=machine, stream=stream))
+            found.append(Wanted(topic=name, partition=partition, machine=machine, stream=stream))
     for place in (options.starting, options.ending):
         _check_named(place, found)
     return found
@@ -71,7 +70,7 @@ def _wanted(options: ReadOptions, catalog: Machine) -> dict[str, tuple[int, ...]
     return dict.fromkeys(sorted(name for name in ready if pattern.fullmatch(name)))
 
 
-def _check_named(place: Place, found: Sequence[Found]) -> None:
+def _check_named(place: Place, found: Sequence[Wanted]) -> None:
     """JSON names each partition that is read, and no other: a number for a wrong name would be left out silently."""
     if isinstance(place.given, int):
         return
@@ -86,7 +85,7 @@ def _check_named(place: Place, found: Sequence[Found]) -> None:
             )  # fmt: skip
 
 
-async def span_of(options: ReadOptions, found: Found, objects: Objects) -> Span:
+async def span_of(options: ReadOptions, found: Wanted, objects: Objects) -> Span:
     """The offsets of one partition.
 
     Raises:
@@ -113,7 +112,7 @@ async def span_of(options: ReadOptions, found: Found, objects: Objects) -> Span:
     return Span(topic=found.topic, stream=found.stream, start=start, end=end)
 
 
-async def _resolve(options: ReadOptions, found: Found, place: Place, objects: Objects) -> int | None:
+async def _resolve(options: ReadOptions, found: Wanted, place: Place, objects: Objects) -> int | None:
     """The offset that is meant; None if no record is as young as the time that is given."""
     number, stream = _of(place.given, found), found.stream
     if isinstance(place, Times):
@@ -134,12 +133,12 @@ async def _resolve(options: ReadOptions, found: Found, place: Place, objects: Ob
     return min(max(number, stream.start), stream.end)
 
 
-def _of(given: int | ByPartition, found: Found) -> int:
+def _of(given: int | ByPartition, found: Wanted) -> int:
     """The number of a partition, which is there: see `_check_named`."""
     return given if isinstance(given, int) else given[found.topic][found.partition]
 
 
-async def _offset_at(found: Found, time_ms: int, objects: Objects) -> int | None:
+async def _offset_at(found: Wanted, time_ms: int, objects: Objects) -> int | None:
     """The first record that is not older than a time; the index knows the batch, the batch knows the record."""
     index, stream = found.stream.index, found.stream
     number = index.find(stream.start)
@@ -155,7 +154,7 @@ async def _offset_at(found: Found, time_ms: int, objects: Objects) -> int | None
     return None
 
 
-async def _records(found: Found, row: IndexRow, objects: Objects) -> list[Record]:
+async def _records(found: Wanted, row: IndexRow, objects: Objects) -> list[Record]:
     """The records of one batch, checked as a task checks them: a wrong time would leave records out (SP3)."""
     path = _path_of(found.machine, row)
     facts: dict[str, object] = {
@@ -177,5 +176,4 @@ def _path_of(machine: Machine, row: IndexRow) -> str:
     found = machine.objects.find(row.object)
     if found is None:
         raise Corrupt("the index names an object that the machine has forgotten", object=row.object)
-    name = WalName.of(zone=found.zone, domain=machine.domain, created_ms=found.created_ms, wal_id=found.wal_id)
-    return name.path()
+    return found.path()

@@ -14,13 +14,14 @@ Invariants
 
 import asyncio
 import struct
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dray.errors import DrayError
+from dray.objects.paths import ObjectKind
 from dray.objects.port import Objects
 from dray.pipeline.errors import broken, told
 from dray.pipeline.plan import Piece
@@ -79,11 +80,31 @@ def read_pieces(address: str, pieces: Sequence[Piece], columns: Sequence[str]) -
         objects = runner.run(open_for_reading(address))
         try:
             for piece in pieces:
-                for group in _groups(piece, limit):
-                    buffers = loop.run_until_complete(_fetch(objects, piece, group))
-                    yield from _decode(piece, group, buffers, columns)
+                read = READERS.get(piece.kind)
+                if read is None:
+                    raise broken(
+                        f"this build reads no objects of the kind {piece.kind.name}",
+                        topic=piece.topic, partition=piece.partition, stream=piece.stream, offset=piece.bases[0],
+                    )  # fmt: skip
+                yield from read(loop, objects, piece, limit, columns)
         finally:
             runner.run(objects.close())
+
+
+def _read_wal(
+    loop: asyncio.AbstractEventLoop, objects: Objects, piece: Piece, limit: int, columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """A row is a batch as it was received, and a range of its object."""
+    for group in _groups(piece, limit):
+        buffers = loop.run_until_complete(_fetch(objects, piece, group))
+        yield from _decode(piece, group, buffers, columns)
+
+
+ReadPiece: TypeAlias = Callable[
+    [asyncio.AbstractEventLoop, Objects, Piece, int, Sequence[str]], Iterator[pa.RecordBatch]
+]
+READERS: Final[dict[ObjectKind, ReadPiece]] = {ObjectKind.WAL: _read_wal}
+"""One for each kind of object (SP9)."""
 
 
 def _groups(piece: Piece, limit: int) -> Iterator[list[_Range]]:

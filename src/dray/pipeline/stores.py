@@ -12,7 +12,7 @@ from dray.clock import SystemClock
 from dray.disk import LocalDisk
 from dray.ids import SystemEntropy
 from dray.objects.files import FileObjects
-from dray.objects.opening import Effects, StoreOptions, open_store
+from dray.objects.opening import StoreEffects, StoreOptions, open_store
 from dray.objects.port import Objects
 from dray.offload import InlineOffload
 
@@ -23,7 +23,7 @@ async def open_for_reading(address: str) -> Objects:
     if scheme in ("", "file"):
         root = Path(unquote(urlsplit(address).path)) if scheme else Path(address)
         return FileObjects(root, LocalDisk(), InlineOffload())
-    effects = Effects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=InlineOffload())
+    effects = StoreEffects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=InlineOffload())
     # Tasks have no configuration of ours: a store that is not Amazon's is named as Amazon's own tools have it.
     endpoint = os.environ.get("AWS_ENDPOINT_URL") if scheme == "s3" else None  # noqa: TID251
     return await open_store(address, StoreOptions(endpoint=endpoint), effects)

@@ -45,15 +45,6 @@ class Deadlines:
             if self._timer is None:
                 self._timer = self._loop.call_later(self._tick_s, self._look)
 
-    @property
-    def watched(self) -> int:
-        """How many answers are held."""
-        return len(self._new) + sum(map(len, self._slow.values()))
-
-    @property
-    def is_ticking(self) -> bool:
-        return self._timer is not None
-
     def stop(self) -> None:
         """Look no more: whoever stops answers everyone anyway (PR8)."""
         if self._timer is not None:

@@ -3,7 +3,7 @@
 from dray.errors import Conflict, Invalid, Lost, NotFound, Unavailable, Unknown
 
 
-class StreamGone(NotFound):
+class StreamMissing(NotFound):
     """The stream does not exist here, or is closed: its topic was deleted."""
 
 
@@ -19,7 +19,7 @@ class BadBatch(Invalid):
     """The machine takes no such batch; nothing was stored."""
 
 
-class Busy(Unavailable):
+class Overloaded(Unavailable):
     """More waits than may wait: send less, or try again shortly."""
 
 

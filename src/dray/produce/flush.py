@@ -7,7 +7,7 @@ from dray.errors import DrayError
 from dray.machine.append import CLOSED, FENCED, GAP, UNKNOWN_STREAM, Append, batch_verdict, pack_rows
 from dray.produce import telemetry
 from dray.produce.batches import NewBatch
-from dray.produce.errors import BadBatch, OutOfOrder, ProducerFenced, StreamGone
+from dray.produce.errors import BadBatch, OutOfOrder, ProducerFenced, StreamMissing
 from dray.produce.placing import Placed
 from dray.produce.receiver import Receiver
 from dray.telemetry import logger
@@ -98,7 +98,7 @@ def refusal(code: int, batch: NewBatch) -> DrayError:
         case _ if code == FENCED:
             return ProducerFenced("a newer epoch has written", stream=batch.stream, producer=batch.producer_id)
         case _ if code in (CLOSED, UNKNOWN_STREAM):
-            return StreamGone("the stream does not exist", stream=batch.stream)
+            return StreamMissing("the stream does not exist", stream=batch.stream)
         case _:
             return BadBatch("the machine takes no such batch", stream=batch.stream, why=batch_verdict(code))
 

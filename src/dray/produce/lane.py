@@ -33,7 +33,7 @@ from dray.produce import telemetry
 from dray.produce.batches import NewBatch, Stored
 from dray.produce.errors import NotStored, Overtaken, Stopping, StoredUnknown
 from dray.produce.flush import Flush, Waiting, append_of, because, fail, key_of, placed_of, refusal, report
-from dray.produce.pacing import Crowd, Pace
+from dray.produce.pacing import Crowd, Tokens
 from dray.produce.placing import Placer, Spawn
 from dray.produce.pressure import BATCH_OVERHEAD, IndexBudget, Pressure
 from dray.produce.receiver import Receiver
@@ -71,7 +71,7 @@ class Lane:
         self._spawn = spawn
         self._loop = asyncio.get_running_loop()
         self._crowd = Crowd(policy.crowd_linger_ms * 1_000_000)
-        self._pace = Pace(policy.appends_per_second, clock.boot_ns())
+        self._pace = Tokens(policy.appends_per_second, clock.boot_ns())
         self._queue: deque[Waiting] = deque()
         self._queued = 0
         self._since_ns = 0
@@ -304,19 +304,16 @@ class Lane:
         for (batch, answer), code in zip(flush.left(), given, strict=True):
             if code >= 0:
                 stored += 1
-                size += len(batch.data)
-                base = code
+                size += len(batch[1])
+                if not answer.done():
+                    stream = streams.find(batch[0])
+                    answer.set_result(Stored(code, 0 if stream is None else stream.start))
             elif code <= FIRST_DUPLICATE:
                 duplicates += 1
                 if not answer.done():
                     answer.set_result(_stored_before(streams.find(batch.stream), FIRST_DUPLICATE - code))
-                continue
             else:
                 fail(answer, refusal(code, batch))
-                continue
-            if not answer.done():
-                stream = streams.find(batch.stream)
-                answer.set_result(Stored(base, 0 if stream is None else stream.start))
         self._close(flush, "stored")
         telemetry.PRODUCED_BYTES.inc(size)
         telemetry.BATCHES.labels("stored").inc(stored)

@@ -45,7 +45,7 @@ class Crowd:
         self._answered_ns = now_ns
 
 
-class Pace:
+class Tokens:
     """Tokens come at a steady rate up to one second's worth, so a lone producer waits for none.
 
     Without it a thousand trickling partitions on a fast disk would write

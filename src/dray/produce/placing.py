@@ -22,7 +22,7 @@ from dray.buffers import Buffer
 from dray.clock import Clock
 from dray.errors import DrayError
 from dray.machine.names import SessionId, WalId
-from dray.objects.paths import WalName
+from dray.objects.paths import ObjectKind, object_path
 from dray.objects.port import Objects
 from dray.produce import telemetry
 from dray.produce.errors import NotStored
@@ -134,7 +134,9 @@ class Placer:
         name = wal_id(LogId(log_id), session.id, session.take_counter())
         created_ms = session.stamp_ms(self._clock.wall_ms(), self._clock.boot_ns())
         encoded = codec.encode(name, self._domain, created_ms, chunks)
-        path = WalName.of(zone=self._zone, domain=self._domain, created_ms=created_ms, wal_id=name).path()
+        path = object_path(
+            ObjectKind.WAL, zone=self._zone, domain=self._domain, created_ms=created_ms, object_id=name
+        )  # fmt: skip
         placed = Placed(
             session=session.id, wal_id=WalId(name), path=path, size=encoded.size, created_ms=created_ms,
             positions=encoded.positions,

@@ -13,7 +13,7 @@ Invariants
 import asyncio
 from typing import Final
 
-from dray.produce.errors import Busy
+from dray.produce.errors import Overloaded
 from dray.produce.telemetry import INDEX_BYTES, INDEX_PRESSURE
 from dray.telemetry import logger
 
@@ -32,22 +32,20 @@ class Pressure:
         self._limit = limit
         self.high: Final = high
         self._low = high * 3 // 4
+        self.over = False
+        """Servers stop reading while this holds: from the high mark until three quarters of it."""
         self._relieved = asyncio.Event()
         self._relieved.set()
         self._empty: asyncio.Event | None = None
 
-    @property
-    def over(self) -> bool:
-        """Servers stop reading while this holds: from the high mark until three quarters of it."""
-        return not self._relieved.is_set()
-
     def take(self, size: int) -> None:
-        """Count bytes in; `Busy` if they do not fit (PR5)."""
+        """Count bytes in; `Overloaded` if they do not fit (PR5)."""
         unacked = self.unacked + size
         if unacked > self._limit and self.unacked:
-            raise Busy("too much waits to be stored", waiting_bytes=self.unacked, limit_bytes=self._limit)
+            raise Overloaded("too much waits to be stored", waiting_bytes=self.unacked, limit_bytes=self._limit)
         self.unacked = unacked
         if unacked > self.high:
+            self.over = True
             self._relieved.clear()
 
     def pin(self, size: int) -> None:
@@ -57,7 +55,9 @@ class Pressure:
     def give_back(self, size: int) -> None:
         self.unacked -= size
         if self.unacked <= self._low:
-            self._relieved.set()
+            if self.over:
+                self.over = False
+                self._relieved.set()
             if not self.unacked and self._empty is not None:
                 self._empty.set()
 

@@ -14,12 +14,14 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from dray.clock import Clock
-from dray.errors import DrayError
+from dray.errors import DrayError, Unavailable
+from dray.machine.names import ProducerId
+from dray.machine.producer_ids import AllocateProducerId, ProducerAllocated
 from dray.objects.port import Objects
 from dray.produce import telemetry
 from dray.produce.batches import NewBatch, Stored
 from dray.produce.deadlines import Deadlines
-from dray.produce.errors import Busy, NotStored, Stopping
+from dray.produce.errors import NotStored, Overloaded, Stopping
 from dray.produce.lane import Lane
 from dray.produce.placing import NoCache, Placer, WrittenObjects
 from dray.produce.pressure import BATCH_OVERHEAD, IndexBudget, Pressure
@@ -67,7 +69,7 @@ class ProduceService:
         """Take a validated batch; the future tells its offsets once they are durable and applied here (PR1).
 
         Raises:
-            Busy, Stopping, NotStored: nothing was taken; try again later.
+            Overloaded, Stopping, NotStored: nothing was taken; try again later.
 
         The future fails with:
             StreamGone: the stream does not exist any more.
@@ -89,6 +91,17 @@ class ProduceService:
         lane = self._lanes.get(domain) or self._new_lane(domain)
         self.pressure.take(size + BATCH_OVERHEAD)
         lane.add(batch, answer, size)
+
+    async def new_producer(self) -> ProducerId:
+        """An id for a producer, unique over the cluster's life; its epoch begins at 0.
+
+        Raises:
+            Unavailable, Unknown: ask again; an id that was given to nobody does no harm.
+        """
+        (verdict,) = await self._domains.catalog.propose(AllocateProducerId())
+        if not isinstance(verdict, ProducerAllocated):
+            raise Unavailable("no producer id could be given", verdict=verdict)
+        return verdict.producer_id
 
     async def drain(self) -> None:
         """Take nothing more; return when everything taken was answered."""
@@ -120,7 +133,7 @@ class ProduceService:
     def _refusal(self) -> DrayError:
         if self._stopped:
             return Stopping("this broker is stopping: use another one")
-        return Busy("the offset index has reached its budget: wait for compaction, or raise wal.index_budget")
+        return Overloaded("the offset index has reached its budget: wait for compaction, or raise wal.index_budget")
 
     def _new_lane(self, domain: int) -> Lane:
         try:

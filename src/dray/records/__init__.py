@@ -3,8 +3,6 @@
     one_batch, view_at, batches     look at batches in received bytes, without a copy
     inspect, check_records          validate a produced batch: on the loop, then off it if `is_compressed`
     plain_request, takes            all batches of a plain Produce request, read and scanned in one call
-    validate                        both at once
-    patched_parts                   a stored batch as it is sent: base offset and leader epoch written
     append_time_parts               a batch with the broker's time (LogAppendTime)
     build_batch                     records to a batch
     records_of, first_at_or_after   a batch to records; the lookup by time
@@ -19,8 +17,8 @@ from dray.records.errors import InvalidBatch
 from dray.records.kernel import EXTENSION_LOADED, plain_request
 from dray.records.layout import HEADER_SIZE, MAX_TIMESTAMP, NO_TIMESTAMP, Codec
 from dray.records.read import Record, first_at_or_after, newest, records_of
-from dray.records.validate import BatchRules, Validated, check_records, inspect, takes, validate
-from dray.records.view import BatchView, append_time_parts, batches, one_batch, patched_parts, view_at
+from dray.records.validate import BatchRules, Validated, check_records, inspect, takes
+from dray.records.view import BatchView, append_time_parts, batches, one_batch, view_at
 
 __all__ = [
     "DEFAULT_CAP_BYTES",
@@ -44,10 +42,8 @@ __all__ = [
     "inspect",
     "newest",
     "one_batch",
-    "patched_parts",
     "plain_request",
     "records_of",
     "takes",
-    "validate",
     "view_at",
 ]

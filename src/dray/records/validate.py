@@ -83,15 +83,6 @@ class Validated(NamedTuple):
     codec: Codec
 
 
-def validate(buffer: Buffer, rules: BatchRules, pool: ScratchPool, now_ms: int | None = None) -> Validated:
-    """Both steps at once, for callers that are not on the event loop.
-
-    Raises:
-        InvalidBatch: its class says why; nothing was changed.
-    """
-    return check_records(inspect(buffer, rules), rules, pool, now_ms)
-
-
 def inspect(buffer: Buffer, rules: BatchRules) -> BatchView:
     """The batch that fills `buffer`, its header and CRC checked.
 
@@ -175,8 +166,14 @@ def takes(least: int, greatest: int, first_null_key: int, rules: BatchRules, now
     """Does the topic take what a scan found in the records? The two ends tell for all times between them."""
     if rules.needs_keys and first_null_key >= 0:
         return False
-    earliest, latest = _window(greatest, rules, now_ms)
-    return earliest <= least and greatest <= latest
+    if rules.append_time:
+        return True
+    if least < NO_TIMESTAMP or greatest > MAX_TIMESTAMP:
+        return False
+    if greatest == NO_TIMESTAMP or now_ms is None:
+        return True
+    before, after = rules.before_max_ms, rules.after_max_ms
+    return (before is None or least >= now_ms - before) and (after is None or greatest <= now_ms + after)
 
 
 def _window(greatest: int, rules: BatchRules, now_ms: int | None) -> tuple[int, int]:

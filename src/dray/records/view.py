@@ -26,7 +26,6 @@ from dray.records.layout import (
     LENGTH_FROM,
     MAGIC,
     MAGIC_AT,
-    PREFIX,
     TRANSACTIONAL_BIT,
     Codec,
 )
@@ -144,15 +143,6 @@ def batches(buffer: Buffer) -> Iterator[BatchView]:
         batch = view_at(whole, at)
         yield batch
         at += batch.size
-
-
-def patched_parts(batch: BatchView, base_offset: int, leader_epoch: int = 0) -> list[Buffer]:
-    """The batch as it is sent: 16 patched bytes, and the rest as it is stored (B2).
-
-    The leader epoch is written too, because clients believe the one in the batch
-    and most producers send -1 there.
-    """
-    return [PREFIX.pack(base_offset, batch.length, leader_epoch), batch.buffer[PREFIX.size :]]
 
 
 def append_time_parts(batch: BatchView, append_ms: int) -> list[Buffer]:

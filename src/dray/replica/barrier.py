@@ -68,7 +68,7 @@ class SharedTail:
             self._led = False
 
 
-class Applied:
+class Barrier:
     """Waits for positions to be applied."""
 
     def __init__(self) -> None:

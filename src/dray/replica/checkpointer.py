@@ -35,7 +35,7 @@ from dray.machine.sessions import SessionKind
 from dray.replica import telemetry
 from dray.replica.checkpoints import CheckpointStore, report_damaged
 from dray.replica.fold import Folder
-from dray.replica.keeping import Kept, Limits, needed_from
+from dray.replica.keeping import KeepLimits, Kept, needed_from
 from dray.replica.replica import Replica
 from dray.telemetry import logger
 
@@ -249,7 +249,7 @@ class Checkpointer:
         kept = [
             Kept(position=one.position, age_ms=now - one.time_ms, log_bytes=self._behind(one.position)) for one in have
         ]
-        limits = Limits(kept_ms=self._kept_ms, kept_bytes=self._kept_bytes)
+        limits = KeepLimits(kept_ms=self._kept_ms, kept_bytes=self._kept_bytes)
         floor = needed_from(kept, limits, log_bytes=self._behind(0))
         if floor is not None and floor > self._trimmed:
             # CK4: memory says that they were whole once; the disk says it now.

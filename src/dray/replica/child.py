@@ -1,8 +1,8 @@
 """The child process that makes checkpoints beside a live broker, so that the broker never stops for it.
 
-`python -m dray.replica.child` reads the log through the socket that every
-owner of a data directory serves, and leaves its result in the checkpoint
-directory under a name that nobody loads yet (CK1).
+`python -m dray.replica.child` reads the log where other processes find it (the
+socket that every owner of a data directory serves, say), and leaves its result
+in the checkpoint directory under a name that nobody loads yet (CK1).
 """
 
 import argparse
@@ -12,9 +12,11 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from dray.clock import SystemClock
 from dray.disk import LocalDisk
 from dray.errors import DrayError, Unavailable
-from dray.log.client import ClientLog
+from dray.log.opening import LogEffects, open_log
+from dray.log.urls import LogUrl, parse_log_url
 from dray.offload import InlineOffload
 from dray.replica.checkpoints import FileCheckpoints
 from dray.replica.fold import InlineFolder
@@ -25,9 +27,9 @@ _NICE: Final = 10  # the broker beside it goes first
 class ChildFolder:
     """Folds in a child process."""
 
-    def __init__(self, *, socket: Path, domain: int, directory: Path, deadline_s: float = 300) -> None:
+    def __init__(self, *, log: LogUrl, domain: int, directory: Path, deadline_s: float = 300) -> None:
         self._store = FileCheckpoints(directory, LocalDisk(), InlineOffload())
-        self._arguments = ["--socket", str(socket), "--domain", str(domain), "--directory", str(directory)]
+        self._arguments = ["--log", str(log), "--domain", str(domain), "--directory", str(directory)]
         self._deadline_s = deadline_s
         self.nice = _NICE
 
@@ -68,9 +70,10 @@ class ChildFolder:
             raise Unavailable("the checkpoint's child failed", said=said.decode(errors="replace")[-500:])
 
 
-async def _main(socket: Path, domain: int, directory: Path, upto: int) -> None:
-    store = FileCheckpoints(directory, LocalDisk(), InlineOffload(), maker=str(os.getpid()))
-    log = ClientLog(socket, domain)
+async def _main(url: LogUrl, domain: int, directory: Path, upto: int) -> None:
+    disk, offload = LocalDisk(), InlineOffload()
+    store = FileCheckpoints(directory, disk, offload, maker=str(os.getpid()))
+    log = await open_log(url, domain, LogEffects(clock=SystemClock(), disk=disk, offload=offload))
     try:
         await InlineFolder(log, store).fold(upto)
     finally:
@@ -80,7 +83,7 @@ async def _main(socket: Path, domain: int, directory: Path, upto: int) -> None:
 def main() -> int:
     """The child's command line."""
     parser = argparse.ArgumentParser(prog="python -m dray.replica.child", description=__doc__)
-    parser.add_argument("--socket", type=Path, required=True)
+    parser.add_argument("--log", metavar="URL", required=True)
     parser.add_argument("--domain", type=int, required=True)
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--upto", type=int, required=True)
@@ -88,7 +91,7 @@ def main() -> int:
     given = parser.parse_args()
     os.nice(given.nice)
     try:
-        asyncio.run(_main(given.socket, given.domain, given.directory, given.upto))
+        asyncio.run(_main(parse_log_url(given.log), given.domain, given.directory, given.upto))
     except DrayError as error:
         print(error, file=sys.stderr)
         return 1

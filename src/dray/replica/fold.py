@@ -1,11 +1,14 @@
 """Making a checkpoint: a pure function of the checkpoint before it and the log since."""
 
-from typing import Protocol
+from typing import Final, Protocol
 
-from dray.log.port import Log, Position
+from dray.errors import Unavailable
+from dray.log.port import Log, Position, Trimmed
 from dray.machine import checkpoint
 from dray.machine.machine import Machine
 from dray.replica.checkpoints import CheckpointStore, newest_machine
+
+JUMPS: Final = 5
 
 
 class Folder(Protocol):
@@ -22,6 +25,18 @@ async def fold_to(machine: Machine, log: Log, upto: int) -> None:
         machine.apply(position, entry)
         if position >= upto:
             return
+
+
+async def state_at(upto: int, log: Log, checkpoints: CheckpointStore) -> Machine:
+    """The state at a position, for who only looks: the newest checkpoint and the log behind it. Nothing is written."""
+    for _ in range(JUMPS):
+        machine = await newest_machine(checkpoints, set_aside=False)
+        try:
+            await fold_to(machine, log, upto)
+        except Trimmed:
+            continue  # a newer checkpoint was confirmed while this one was read
+        return machine
+    raise Unavailable("the log is trimmed faster than it can be read", upto=upto)
 
 
 class InlineFolder:

@@ -21,14 +21,14 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class KeepLimits:
     """How far back is far enough."""
 
     kept_ms: int
     kept_bytes: int
 
 
-def needed_from(kept: Sequence[Kept], limits: Limits, *, log_bytes: int) -> int | None:
+def needed_from(kept: Sequence[Kept], limits: KeepLimits, *, log_bytes: int) -> int | None:
     """The oldest position that is still needed; None while nothing may go. `kept` has the oldest first.
 
     Replicas that were away go on from the log if it reaches back as long as

@@ -102,7 +102,13 @@ class Proposals:
         self._turns = [self._upkeep, self._rest, self._commits, self._bulk]
         self._filled = asyncio.Event()
 
-    def add(self, batch: Sequence[Command], version: int) -> "asyncio.Future[list[Verdict]]":
+    def send_by_ns(self) -> int:
+        """When what comes now is too old to be sent, on the boot clock (RP8)."""
+        return self._clock.boot_ns() + self._wait_ns
+
+    def add(
+        self, batch: Sequence[Command], version: int, *, send_by_ns: int | None = None
+    ) -> "asyncio.Future[list[Verdict]]":
         """Queue the commands of one caller, as the active version has them; resolves to their verdicts, in order."""
         queue = self._queue_of.get(type(batch[0]), self._rest) if batch else self._rest
         if len(queue.waiting) >= MAX_WAITING:
@@ -113,7 +119,7 @@ class Proposals:
             rows=sum(command.needs() for command in batch),
             size=sum(COMMAND.size + len(payload) for _, payload in encoded),
             queue=queue,
-            deadline_ns=self._clock.boot_ns() + self._wait_ns,
+            deadline_ns=self.send_by_ns() if send_by_ns is None else send_by_ns,
             answer=asyncio.get_running_loop().create_future(),
         )
         queue.waiting.append(proposal)

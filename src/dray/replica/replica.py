@@ -21,7 +21,7 @@ Invariants
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Hashable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -34,10 +34,10 @@ from dray.machine.command import Command
 from dray.machine.machine import Machine
 from dray.machine.names import SessionId
 from dray.machine.sessions import KeepAlive, SessionKind
-from dray.machine.step import Applied, Outcome
+from dray.machine.step import Applied, Named, Outcome
 from dray.machine.verdict import Verdict
 from dray.replica import telemetry
-from dray.replica.barrier import Applied as AppliedBarrier
+from dray.replica.barrier import Barrier as AppliedBarrier
 from dray.replica.barrier import SharedTail
 from dray.replica.checkpoints import CheckpointStore, newest_machine
 from dray.replica.digests import Digests
@@ -46,14 +46,12 @@ from dray.replica.expiry import Observer
 from dray.replica.proposals import Proposals
 from dray.replica.session import COUNTERS, Identity, OwnSession
 from dray.replica.stall import StallWatch
-from dray.replica.wakeups import Waiter, Wakeups
+from dray.replica.wakeups import CATALOG, GROUPS, GroupKey, Key, Waiter, Wakeups
 from dray.replica.writer import RETRY_S, Timing, Writer
 from dray.telemetry import logger
 
 STALLS_IN_A_TTL: Final = 6
 """A follower is connected anew after such a part of a ttl, so that it is tried more than once before RP5 strikes."""
-CATALOG: Final = "catalog"
-"""Wakes whoever waits for topics, configs or brokers to change."""
 
 ENTRY_COST_BYTES: Final = 400
 """What folding an entry costs besides its bytes, in bytes of a long one: many small ones make a slow start too."""
@@ -86,6 +84,9 @@ class Replica:
         self._digests = Digests()
         self._tails = SharedTail(log.tail)
         self._barrier = AppliedBarrier()
+        self._moved: dict[str, None] = {}
+        self.on_named: Callable[[SessionId, Sequence[Named]], None] | None = None
+        """Told at once of the members of groups that an entry named, and of its session: for the one who times them."""
         self._proposals = Proposals(clock, wait_ms=self.timing.wait_ms)
         self._stall = StallWatch(limit_ns=self.timing.ttl_ms * 1_000_000 // STALLS_IN_A_TTL)
         self._reading: asyncio.Task[None] | None = None
@@ -111,15 +112,21 @@ class Replica:
 
     # -- what services use -------------------------------------------------
 
-    async def propose(self, *commands: Command) -> list[Verdict]:
+    async def propose(self, *commands: Command, send_by_ns: int | None = None) -> list[Verdict]:
         """Apply commands together, durably; returns their verdicts in order (RP1).
+
+        `send_by_ns` is for what is proposed again: it gets no younger by that (RP8).
 
         Raises:
             Unavailable (Busy, Stopped, NotServing ...): nothing happened.
             CommitUnknown: it may have happened; repeat with the same identity.
         """
         self._check_running()
-        return await self._proposals.add(commands, self.machine.version)
+        return await self._proposals.add(commands, self.machine.version, send_by_ns=send_by_ns)
+
+    def send_by_ns(self) -> int:
+        """When what is proposed now is too old to be sent, on the boot clock (RP8)."""
+        return self._proposals.send_by_ns()
 
     async def sync(self) -> None:
         """Return once everything acknowledged before this call, by anyone, is applied here.
@@ -161,9 +168,14 @@ class Replica:
         if not self._writer.fresh():
             raise NotServing("the log could not be written for too long", limit_ms=self.timing.ttl_ms * 2 // 3)
 
-    def waiter(self, keys: Iterable[Hashable], event: asyncio.Event | None = None) -> Waiter:
-        """Be woken when `apply` touches any of these streams (or `CATALOG`); several waiters may share an event."""
+    def waiter(self, keys: Iterable[Key], event: asyncio.Event | None = None) -> Waiter:
+        """Be woken when `apply` touches any of these; several waiters may share an event."""
         return self._wakeups.waiter(keys, event)
+
+    def take_moved(self) -> list[str]:
+        """The groups that have changed since this was last asked: for the one who keeps them."""
+        moved, self._moved = self._moved, {}
+        return list(moved)
 
     @property
     def session(self) -> OwnSession | None:
@@ -308,6 +320,13 @@ class Replica:
         self._observe(applied)
         self._writer.applied(applied, mine=mine)
         self._wakeups.wake(applied.streams)
+        if applied.groups:
+            self._wakeups.wake(GroupKey(group) for group in applied.groups)
+        if applied.named and self.on_named is not None:
+            self.on_named(applied.session, applied.named)
+        if applied.groups or applied.moved or applied.ended:
+            self._moved.update(dict.fromkeys((*applied.groups, *applied.moved)))
+            self._wakeups.wake((GROUPS,))
         if applied.catalog_changed:
             self._wakeups.wake((CATALOG,))
         self._barrier.reached(position)

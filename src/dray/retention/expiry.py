@@ -1,6 +1,9 @@
 """Producers that fell silent and committed offsets that are old: forgotten, in slices, at a slow pace.
 
 Invariants
+    RT22  Members keep the offsets of what they read, whatever their age: only
+          a group that has been empty for as long as offsets are kept loses
+          all, and one with readable subscriptions those of other topics.
     RT4  An offset goes for its topic's sake only if the catalog, asked after
          the offset was seen, has no such topic: a replica that has not heard
          of a new topic yet takes nothing away.
@@ -10,9 +13,11 @@ import asyncio
 from typing import Final
 
 from dray.machine import producers
+from dray.machine.groups.commands import DropGroup
+from dray.machine.groups.group import Group
 from dray.machine.machine import Machine
 from dray.machine.names import StreamId, TopicId
-from dray.machine.offsets import ExpireOffsets, OffsetKey, OffsetReason, OffsetsExpired
+from dray.machine.offsets import MEMBERS_SINCE, ExpireOffsets, OffsetKey, OffsetReason, OffsetsExpired
 from dray.machine.streams import MINUTE_MS, ExpireProducers, ProducersExpired
 from dray.machine.topics import TopicState
 from dray.replica.replica import Replica
@@ -66,13 +71,34 @@ class Expiry:
     async def _expire_offsets(self, replica: Replica) -> None:
         for count, group in enumerate(replica.machine.offsets.groups(), 1):
             if not replica.machine.timeline.paused:
-                await self._drop(replica, group, OffsetReason.EXPIRED, self._old(replica.machine, group))
+                revision = replica.machine.groups.revision(group) if replica.machine.version >= MEMBERS_SINCE else -1
+                await self._drop(replica, group, OffsetReason.EXPIRED, self._old(replica.machine, group), revision)
             await self._drop(replica, group, OffsetReason.TOPIC_GONE, await self._homeless(replica.machine, group))
             if count % BREATH == 0:
                 await asyncio.sleep(0)
+        await self._drop_groups(replica)
 
     def _old(self, machine: Machine, group: str) -> list[OffsetKey]:
-        return machine.offsets.due(group, self._retention_ms)
+        """Offsets that are old, and that no member needs (RT22)."""
+        due = machine.offsets.due(group, self._retention_ms)
+        found = machine.groups.find(group)
+        if found is None or not due:
+            return due
+        if found.is_empty:
+            long_empty = machine.time_ms - found.since_ms >= self._retention_ms
+            return [key for key in due if long_empty or machine.offsets.is_dated(group, key)]
+        return [key for key in due if found.tells_topics and not self._is_read(found, key.topic_id)]
+
+    def _is_read(self, group: Group, topic_id: TopicId) -> bool:
+        topic = self._catalog.machine.topics.find(topic_id)
+        return topic is None or group.subscribes(topic.name)  # one that is gone goes by another rule (RT4)
+
+    async def _drop_groups(self, replica: Replica) -> None:
+        """Groups without members and offsets are nobody's."""
+        machine = replica.machine
+        idle = [group for group in machine.groups if group.is_idle and not machine.offsets.has(group.id)]
+        for group in idle:
+            await replica.propose(DropGroup(group=group.id, revision=group.revision))
 
     async def _homeless(self, machine: Machine, group: str) -> list[OffsetKey]:
         """Offsets whose topic was deleted."""
@@ -89,10 +115,14 @@ class Expiry:
         topic = self._catalog.machine.topics.find(topic_id)
         return topic is not None and topic.state is not TopicState.DELETING
 
-    async def _drop(self, replica: Replica, group: str, reason: OffsetReason, keys: list[OffsetKey]) -> None:
+    async def _drop(
+        self, replica: Replica, group: str, reason: OffsetReason, keys: list[OffsetKey], revision: int = -1
+    ) -> None:
         for at in range(0, len(keys), SLICE):
             rows = tuple(keys[at : at + SLICE])
-            command = ExpireOffsets(group=group, reason=reason, rows=rows, retention_ms=self._retention_ms)
+            command = ExpireOffsets(
+                group=group, reason=reason, rows=rows, retention_ms=self._retention_ms, revision=revision
+            )
             match await replica.propose(command):
                 case [OffsetsExpired(expired=expired)]:
                     telemetry.EXPIRED_OFFSETS.labels(reason.name.lower()).inc(expired)

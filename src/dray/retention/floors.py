@@ -57,7 +57,7 @@ KEEP: Final = Rules()
 
 
 @dataclass(slots=True)
-class RuleBook:
+class RetentionRules:
     """The rules of every topic, read again only when a topic was altered."""
 
     _known: dict[TopicId, tuple[int, Rules]] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class Floors:
     def __init__(self, catalog: Replica, look: Callable[[Replica], Present | None]) -> None:
         self._catalog = catalog
         self._look = look
-        self._rules = RuleBook()
+        self._rules = RetentionRules()
 
     async def find(self, replica: Replica) -> list[StreamId]:
         """The streams of a domain that have rows due."""

@@ -16,7 +16,7 @@ from typing import Final
 
 from dray.machine.garbage import Gone, MarkDeleting, Marked
 from dray.machine.names import ObjectId
-from dray.objects.paths import BadName, WalName
+from dray.objects.paths import BadName
 from dray.objects.port import Objects
 from dray.replica.replica import Replica
 from dray.retention import telemetry
@@ -69,10 +69,7 @@ class Garbage:
             if death is None or not death.deleting or found is None:
                 continue  # another process has reported it gone
             try:
-                name = WalName.of(
-                    zone=found.zone, domain=machine.domain, created_ms=found.created_ms, wal_id=found.wal_id
-                )
-                doomed.append((number, name.path(), found.size))
+                doomed.append((number, found.path(), found.size))
             except BadName as error:
                 logger().error(telemetry.NOT_DELETED, object=number, count=1, first=str(error))
         results = await delete_all(self._store, [path for _, path, _ in doomed], in_flight=self._in_flight)

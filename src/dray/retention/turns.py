@@ -103,4 +103,5 @@ def eldest_broker(machine: Machine) -> SessionId | None:
 
 def holds_anything(machine: Machine) -> bool:
     """Is there anything in the domain that time or a deletion may take away?"""
-    return bool(machine.objects.count or machine.sessions.ended or machine.offsets.groups() or machine.streams.rows)
+    kept = machine.objects.count or machine.sessions.ended or machine.streams.rows
+    return bool(kept or machine.offsets.groups() or machine.groups.all)

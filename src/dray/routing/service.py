@@ -97,16 +97,29 @@ class Routing:
         nodes = {node.broker_id: node for node in self.nodes(listener)}
         if not nodes:
             raise Unavailable("no broker is registered yet: try again")
-        return nodes[rendezvous(f"group {group}", tuple(nodes), default=min(nodes))]
+        return nodes[rendezvous(_group_key(group), tuple(nodes), default=min(nodes))]
+
+    def is_coordinator(self, group: str, listener: str) -> bool:
+        """Whether clients of a listener are told to ask this very broker about a group."""
+        return self.coordinator(group, listener).broker_id == self.broker_id
+
+    def rank(self, group: str) -> int:
+        """How many brokers come before this one in looking after a group; 0: it is the one that clients are told."""
+        own = self.broker_id
+        return sum(_weight(_group_key(group), other) > _weight(_group_key(group), own) for other in self._brokers())
 
 
 def rendezvous(key: str, brokers: Sequence[int], *, default: int) -> int:
     """The broker with the highest weight for a key: the same on every broker, under every hash seed."""
+    return max(brokers, key=lambda broker: _weight(key, broker), default=default)
 
-    def weight(broker: int) -> tuple[bytes, int]:
-        return hashlib.blake2b(f"{key} {broker}".encode(), digest_size=8).digest(), broker
 
-    return max(brokers, key=weight, default=default)
+def _weight(key: str, broker: int) -> tuple[bytes, int]:
+    return hashlib.blake2b(f"{key} {broker}".encode(), digest_size=8).digest(), broker
+
+
+def _group_key(group: str) -> str:
+    return f"group {group}"
 
 
 def _node(broker: Broker, listener: str) -> Node | None:

@@ -57,6 +57,8 @@ class _Dir:
 
 
 _Node = _Inode | _Dir
+Volume = _Dir
+"""Whatever lies at a directory, to be taken away and put back."""
 _Change = tuple[_Dir, str, _Node | None]
 """In this directory, this name now means that."""
 _Changes = list[_Change]
@@ -142,6 +144,47 @@ class FakeDisk:
         """Let the next syncs of paths with this in their name fail, and lose what they should have kept (D2)."""
         self._failing.extend([part_of_path] * times)
 
+    def mend(self) -> None:
+        """Whatever was wrong with the disk is over; what was lost is lost."""
+        self._failing.clear()
+        self.capacity_bytes, self.read_only = None, False
+
+    def durable(self) -> "FakeDisk":
+        """Another disk, with what a crash now would leave of this one if it lost all that it may."""
+        left = FakeDisk(clock=self._clock)
+        left._root = _durable(self._root, {})
+        return left
+
+    def unmount(self, path: Path) -> Volume:
+        """Take away what lies at a path; an empty directory is left. For a machine that is off."""
+        parent, name = self._parent(path), path.name
+        volume = parent.cached[name]
+        assert isinstance(volume, _Dir), "a volume is mounted at a directory"
+        parent.cached[name] = parent.stored[name] = _Dir(volume.modified_ms)
+        return volume
+
+    def copied(self, path: Path) -> Volume:
+        """A copy of what lies at a path, as a backup takes it from a machine that is off."""
+        directory = self._find(path)
+        assert isinstance(directory, _Dir), "a volume is mounted at a directory"
+        return _durable(directory, {})
+
+    def flip(self, path: Path, at: int) -> None:
+        """One byte of a file is not what was written."""
+        inode = self._inode(path)
+        for content in (inode.cached, inode.stored):
+            if at < len(content):
+                content[at] ^= 0x40
+
+    def mount(self, path: Path, volume: Volume) -> None:
+        """Put it back."""
+        parent = self._parent(path)
+        parent.cached[path.name] = parent.stored[path.name] = volume
+
+    def used_bytes(self) -> int:
+        """What all files hold now."""
+        return self._used()
+
     def power_off(self) -> None:
         """From now on no call returns (D4)."""
         self._off = True
@@ -223,9 +266,14 @@ class FakeDisk:
     def rename(self, source: Path, target: Path) -> None:
         self.enter("rename", target)
         self.refuse_if_read_only(target)
-        inode, parent = self._inode(source), self._parent(target)
-        if parent.cached.get(target.name) is not inode:  # two names of one file: rename(2) does nothing
-            self._change((parent, target.name, inode), (self._parent(source), source.name, None))
+        node, parent = self._find(source), self._parent(target)
+        if node is None:
+            raise NotFound("no such file", path=source)
+        there = parent.cached.get(target.name)
+        if isinstance(node, _Dir) and there is not None and (isinstance(there, _Inode) or there.cached):
+            raise Conflict("the name exists", path=target)
+        if there is not node:  # two names of one file: rename(2) does nothing
+            self._change((parent, target.name, node), (self._parent(source), source.name, None))
 
     def remove(self, path: Path) -> None:
         self.enter("remove", path)
@@ -263,6 +311,14 @@ class FakeDisk:
     def sync_file(self, path: Path) -> None:
         self.enter("sync_file", path)
         self.store(self._inode(path), path)
+
+    def write_again(self, path: Path, start: int) -> None:
+        self.enter("write_again", path)
+        self.refuse_if_read_only(path)
+        inode = self._inode(path)
+        inode.clean = min(inode.clean, start)
+        self.enter("sync_file", path)
+        self.store(inode, path)
 
     def list(self, path: Path) -> list[str]:
         self.enter("list", path)
@@ -390,6 +446,21 @@ class FakeDisk:
         start, tail = self._random.choice([stored, *inode.former])
         old = bytes(inode.stored[inode.clean : start]) + tail
         return _joined(inode, _mix(self._random, bytes(inode.cached[inode.clean :]), old, inode.clean))
+
+
+def _durable(directory: _Dir, seen: dict[int, _Inode]) -> _Dir:
+    """A copy of what is on the disk, whatever is in the cache."""
+    copy = _Dir(directory.modified_ms)
+    for name, node in directory.stored.items():
+        if isinstance(node, _Dir):
+            copy.stored[name] = _durable(node, seen)
+            continue
+        if id(node) not in seen:
+            stored = node.stored
+            seen[id(node)] = _Inode(node.modified_ms, bytearray(stored), bytearray(stored), len(stored))
+        copy.stored[name] = seen[id(node)]
+    copy.cached = dict(copy.stored)
+    return copy
 
 
 def every_crash(seeds: Iterable[int | None] = (None, 0, 1, 2)) -> Iterator[FakeDisk]:

@@ -2,8 +2,8 @@
 
 Nothing here waits: when no step is ready, time jumps to the next timer. Task
 steps that are ready together run in an order drawn from the seed; callbacks
-keep the order in which they were scheduled, as asyncio promises. Sockets,
-threads and signals do not exist.
+keep the order in which they were scheduled, as asyncio promises. Threads and
+signals do not exist, and no sockets but those of `dray.sim.sockets`.
 
 A step belongs to the `Gate` of the context it runs in (a simulated process).
 A held gate keeps steps back, a shut gate keeps them for ever: that is how a
@@ -24,18 +24,20 @@ import asyncio
 import gc
 import heapq
 import sys
+import warnings
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextvars import Context, ContextVar, copy_context
 from enum import Enum
 from random import Random
 from types import CodeType, FrameType
-from typing import Final, NoReturn, TypeVar, TypeVarTuple, cast
+from typing import Final, NoReturn, Protocol, TypeVar, TypeVarTuple, cast
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _COMPACT_AT: Final = 64  # cancelled timers tolerated in the heap before it is rebuilt
+_CLEANUPS: Final = 20  # awaits in the cleanup of one coroutine that is thrown away
 _MIX: Final = 0x100000001B3
 _MASK: Final = (1 << 64) - 1
 
@@ -151,6 +153,16 @@ class _Handle(asyncio.TimerHandle):
         return self.due
 
 
+class UnixSockets(Protocol):
+    """Where streams of this loop go."""
+
+    async def listen(self, factory: Callable[[], asyncio.BaseProtocol], path: str) -> asyncio.Server: ...
+
+    async def connect(
+        self, factory: Callable[[], asyncio.BaseProtocol], path: str
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]: ...
+
+
 class SimLoop(asyncio.AbstractEventLoop):
     """One simulation's loop. Not for reuse: a new seed is a new loop."""
 
@@ -174,6 +186,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         """A digest of the order in which tasks ran: equal schedules have equal digests (SM1)."""
         self.failures: list[str] = []
         """What asyncio would have logged: exceptions that nobody took."""
+        self.sockets: UnixSockets | None = None
 
     # Running.
 
@@ -326,6 +339,9 @@ class SimLoop(asyncio.AbstractEventLoop):
     ) -> SimTask[T]:
         assert asyncio.iscoroutine(coro), "generator-based coroutines are gone"
         assert not eager_start, "an eager first step would escape the schedule"
+        if self._closed:
+            coro.close()
+        self._check_open()
         self._counter += 1
         task = SimTask(coro, self._counter, self, name, context if context is not None else copy_context())
         self._tasks[task.order] = cast("SimTask[object]", task)
@@ -379,12 +395,16 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._closed = True
         hook, sys.unraisablehook = sys.unraisablehook, _ignore_unraisable
         try:
-            for task in self.tasks():
-                task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own switch
-                _throw_away(task.get_coro())
-            self._parked.clear()
-            self._ready.clear()
-            self._timers.clear()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # cleaning up, some want to start what never runs
+                for task in self.tasks():
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own switch
+                    _throw_away(task.get_coro())
+                self._parked.clear()
+                self._ready.clear()
+                self._timers.clear()
+                if self.sockets is not None:
+                    gc.collect()  # generators of whole brokers unwind, and nobody hears it
         finally:
             sys.unraisablehook = hook
 
@@ -410,6 +430,20 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_exception_handler(self, context: dict[str, object]) -> None:
         if not self._closed:
             self.failures.append(f"{context.get('message')}: {context.get('exception')!r} in {context.get('task')!r}")
+
+    # Unix sockets, in a world that has some. The signatures of asyncio's own methods have more that nobody uses here.
+
+    async def create_unix_server(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], path: str
+    ) -> asyncio.Server:
+        assert self.sockets is not None, "this world has no sockets"
+        return await self.sockets.listen(protocol_factory, path)
+
+    async def create_unix_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], path: str
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        assert self.sockets is not None, "this world has no sockets"
+        return await self.sockets.connect(protocol_factory, path)
 
     # What does not exist here.
 
@@ -439,13 +473,15 @@ def _place(coro: object) -> str:
 
 
 def _throw_away(coro: object) -> None:
-    close = getattr(coro, "close", None)
-    if close is None:
+    """End a suspended coroutine. Cleaning up it may wait again; then that is cancelled too."""
+    throw = getattr(coro, "throw", None)
+    if throw is None:
         return
-    try:
-        close()
-    except BaseException:
-        return  # the simulation is over; nobody is left to hear it
+    for ending in [asyncio.CancelledError] * _CLEANUPS + [GeneratorExit] * 2:
+        try:
+            throw(ending())
+        except BaseException:
+            return  # the simulation is over; nobody is left to hear it
 
 
 def _ignore_unraisable(_unraisable: object) -> None:

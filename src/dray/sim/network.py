@@ -135,7 +135,7 @@ class Link:
 
     async def travel(self) -> None:
         """One leg of a conversation that is not lost, only slow."""
-        await asyncio.sleep(self._delay())
+        await asyncio.sleep(self.delay())
 
     async def call(
         self,
@@ -206,7 +206,8 @@ class Link:
         """Say in the trace what became of a message."""
         self._network.trace.add(self.process, f"{self.service}: {what}")
 
-    def _delay(self) -> float:
+    def delay(self) -> float:
+        """How long one leg takes, drawn anew each time."""
         dice, weather = self._network.dice, self.weather
         return weather.min_delay + dice.random() * (weather.max_delay - weather.min_delay)
 

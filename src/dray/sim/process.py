@@ -70,6 +70,11 @@ class SimClock:
         """Move the wall clock alone."""
         self._wall_ns = max(0, self._wall_ns + ms * 1_000_000)
 
+    def jump_boot(self, ms: int) -> None:
+        """Time passes on this machine that passes nowhere else: both clocks are ahead from now on."""
+        self._boot_ns += ms * 1_000_000
+        self._wall_ns += ms * 1_000_000
+
     def drift(self, rate: float) -> None:
         """From now on this machine counts `rate` seconds in each second."""
         self._rebase()
@@ -152,6 +157,8 @@ class Process:
         self._context = copy_context()
         self._context.run(GATE.set, self._gate)
         self._ended: asyncio.Future[None] = loop.create_future()
+        self._slept = 0.0
+        self._asleep_since: float | None = None
 
     def start(self, main: Coroutine[object, object, None]) -> None:
         """Run `main` as the process; when it returns or raises, the process is gone with all its tasks."""
@@ -172,6 +179,21 @@ class Process:
     @property
     def alive(self) -> bool:
         return self.life in (Life.RUNNING, Life.PAUSED)
+
+    @property
+    def running(self) -> bool:
+        """Whether it takes steps now."""
+        return self.life is Life.RUNNING
+
+    @property
+    def slept(self) -> float:
+        """For how many seconds it was paused so far."""
+        return self._slept + (0.0 if self._asleep_since is None else self._loop.time() - self._asleep_since)
+
+    @property
+    def gate(self) -> Gate:
+        """What stands before each of its steps."""
+        return self._gate
 
     @property
     def steps(self) -> int:
@@ -197,6 +219,7 @@ class Process:
         """Stop its steps, as SIGSTOP or a sleeping laptop does (SM6)."""
         if self.life is Life.RUNNING:
             self._trace.add(self.name, "pause")
+            self._asleep_since = self._loop.time()
             self.life = Life.PAUSED
             self._gate.state = GateState.HELD
 
@@ -204,6 +227,7 @@ class Process:
         """Let a paused process go on."""
         if self.life is Life.PAUSED:
             self._trace.add(self.name, "resume")
+            self._slept, self._asleep_since = self.slept, None
             self.life = Life.RUNNING
             self._loop.release(self._gate)
 

@@ -19,18 +19,25 @@ from random import Random
 from typing import Final
 
 from dray.errors import DrayError, NotFound
+from dray.fetch.errors import DamagedObject
 from dray.log import envelope
-from dray.machine.append import Accepted, BatchVerdict, Duplicate, Rejected
 from dray.machine.index import IndexRow
 from dray.machine.machine import Machine
 from dray.machine.names import StreamId
-from dray.machine.offsets import CommitOffsets
-from dray.machine.producer_ids import AllocateProducerId, ProducerAllocated
+from dray.machine.offsets import CommitOffsets, OffsetCode, OffsetsCommitted
 from dray.machine.step import Applied
-from dray.sim.brokers import Batch, Broker, Cluster, path_of, surely_not
+from dray.objects.paths import WalName
+from dray.produce.batches import Stored
+from dray.produce.errors import BadBatch, OutOfOrder, ProducerFenced, StreamMissing
+from dray.records import one_batch, records_of
+from dray.records.layout import PREFIX
+from dray.sim.brokers import TOPIC, Broker, Cluster, surely_not
 from dray.sim.log import LogEntry
+from dray.sim.process import EPOCH_MS
+from dray.sim.requests import Answer, Batch, make_batch
 
-PAYLOAD_BYTES: Final = 72
+PATCHED: Final = PREFIX.size
+"""What a fetch writes anew at the front of a batch."""
 
 
 class Fate(Enum):
@@ -39,6 +46,7 @@ class Fate(Enum):
     UNKNOWN = "unknown"
     ACKED = "acked"
     REFUSED = "refused"
+    GONE = "its stream is gone; it may have been there"
 
 
 @dataclass(slots=True, eq=False)
@@ -76,10 +84,13 @@ class Workload:
         self.history = History()
         self.may_vanish = False
         """Retention runs: acked records may go from the front."""
+        self.places: dict[StreamId, dict[bytes, int]] = {}
+        """After `check`: where each batch of a stream begins."""
         self._truth_is_known = True
         self._pause = pause
         self._counter = 0
-        cluster.truth.watchers.append(self._watch_commits)
+        for truth in cluster.truths.values():
+            truth.watchers.append(self._watch_commits)
 
     def start(self, *, plain: int = 2, idempotent: int = 2, readers: int = 2, committers: int = 1) -> None:
         work = [
@@ -97,9 +108,11 @@ class Workload:
     # Producers.
 
     def batch(self, dice: Random, name: str, stream: StreamId, **place: int) -> Batch:
+        """A new batch, stamped by a clock that is right."""
         self._counter += 1
-        payload = f"{name}/{self._counter}/{stream}".encode().ljust(PAYLOAD_BYTES, b".")
-        return Batch(stream=stream, payload=payload, records=dice.randint(1, 4), **place)
+        value = f"{name}/{self._counter}/{stream}".encode()
+        now_ms = EPOCH_MS + int(self.world.loop.time() * 1000)
+        return make_batch(stream, value, dice.randint(1, 4), now_ms, **place)
 
     def note(self, batch: Batch) -> Sent:
         sent = Sent(batch=batch, sent_at=self.world.loop.time())
@@ -118,20 +131,17 @@ class Workload:
         """Send batches together, once; whether they were acked."""
         batches = [one.batch for one in sent]
         try:
-            verdicts = await self.cluster.ask(lambda broker: broker.produce(batches), broker=broker)
+            answers = await self.cluster.ask(lambda broker: broker.produce(batches), broker=broker)
         except DrayError as error:
-            if surely_not(error):
-                for one in sent:
-                    one.fate = Fate.REFUSED
-            return False
-        for one, verdict in zip(sent, verdicts, strict=True):
-            self.settle(one, verdict)
-        return True
+            answers = [error for _ in sent]
+        for one, answer in zip(sent, answers, strict=True):
+            self.settle(one, answer, only_try=True)
+        return all(one.fate is Fate.ACKED for one in sent)
 
-    def settle(self, sent: Sent, verdict: BatchVerdict) -> None:
-        """A broker has judged a batch."""
-        match verdict:
-            case Accepted(base=base) | Duplicate(base=base):
+    def settle(self, sent: Sent, answer: Answer, *, only_try: bool = False) -> None:
+        """A broker has answered; of another try an error says nothing."""
+        match answer:
+            case Stored(base_offset=base):
                 again = sent.fate is Fate.ACKED
                 self.world.check(
                     not again or sent.base == base, "one batch has two offsets", first=sent.base, then=base
@@ -140,14 +150,17 @@ class Workload:
                     sent.fate, sent.base, sent.acked_at = Fate.ACKED, base, self.world.loop.time()
                     self.history.acked.append(sent)
                 self._told_end(sent.batch.stream, base + sent.batch.records)
-            case Rejected():
-                closed = verdict is Rejected.CLOSED and self.may_vanish
+            case StreamMissing():
+                self.world.check(self.may_vanish, "a stream is gone", stream=sent.batch.stream)
+                sent.fate = Fate.REFUSED if only_try else Fate.GONE
+            case BadBatch() | OutOfOrder() | ProducerFenced():
+                raise self.world.violate("a good batch was rejected", error=repr(answer), value=value_of(sent.batch))
+            case _ if only_try and surely_not(answer):
                 sent.fate = Fate.REFUSED
-                self.world.check(closed, "a good batch was rejected", verdict=verdict.name, batch=sent.batch.payload)
 
     def _told_end(self, stream: StreamId, end: int) -> None:
         self.history.ends[stream] = max(end, self.history.ends.get(stream, 0))
-        found = self.cluster.truth.machine.streams.find(stream) if self._truth_is_known else None
+        found = self.cluster.truth_of(stream).streams.find(stream) if self._truth_is_known else None
         self.world.check(
             found is None or end <= found.end, "somebody was told of more than the log holds", stream=stream, end=end
         )
@@ -155,12 +168,7 @@ class Workload:
     async def _idempotent(self, name: str, dice: Random) -> None:
         """With a producer id: the same batch again, anywhere, until its offset is known."""
 
-        async def allocate(broker: Broker) -> int:
-            (verdict,) = await broker.replica.propose(AllocateProducerId())
-            assert isinstance(verdict, ProducerAllocated), verdict
-            return verdict.producer_id
-
-        producer = await self.cluster.insist(allocate)
+        producer = await self.cluster.insist(lambda broker: broker.new_producer())
         sequences = dict.fromkeys(self.cluster.streams, 0)
         while self.history.working:
             await self._think(dice)
@@ -179,11 +187,40 @@ class Workload:
 
     async def _ask_again(self, sent: Sent, dice: Random) -> None:
         try:
-            (verdict,) = await self.cluster.ask(lambda broker: broker.produce([sent.batch]))
-        except DrayError:
+            (answer,) = await self.cluster.ask(lambda broker: broker.produce([sent.batch]))
+        except DrayError as error:
+            answer = error
+        self.settle(sent, answer)
+        if sent.fate is Fate.UNKNOWN:
             await asyncio.sleep(dice.random())
-        else:
-            self.settle(sent, verdict)
+
+    async def epochs(self, name: str, dice: Random) -> None:
+        """With a producer id: a new epoch now and then, and silences after which nobody remembers the old one."""
+        producer = await self.cluster.insist(lambda broker: broker.new_producer())
+        epoch, sequences = 0, dict[StreamId, int]()
+        while self.history.working:
+            await asyncio.sleep(dice.random() * 3)
+            stream = dice.choice(self.cluster.streams)
+            place = {"producer": producer, "epoch": epoch, "sequence": sequences.get(stream, 0)}
+            sent = self.note(self.batch(dice, name, stream, **place))
+            tries = 0
+            while self.history.working and sent.fate is Fate.UNKNOWN and tries < 3:
+                await self._ask_again(sent, dice)
+                tries += 1
+            if sent.fate is Fate.ACKED and dice.random() < 0.9:
+                sequences[stream] = place["sequence"] + sent.batch.records
+            else:
+                epoch, sequences = epoch + 1, {}  # as a client does that has lost its place
+
+    def check_epochs(self) -> None:
+        """P3: behind a record of a newer epoch there is none of an older one. After `check`."""
+        for stream, places in self.places.items():
+            sent = [one.batch for one in self.history.sent if one.batch.stream == stream and one.batch.producer >= 0]
+            newest: dict[int, int] = {}
+            for batch in sorted((b for b in sent if b.data in places), key=lambda b: places[b.data]):
+                known = newest.get(batch.producer, -1)
+                self.world.check(batch.epoch >= known, "a fenced producer wrote", value=value_of(batch))
+                newest[batch.producer] = batch.epoch
 
     # Readers.
 
@@ -212,14 +249,18 @@ class Workload:
         batch = sent.batch
         try:
             found = await self.cluster.ask(lambda broker: broker.read(batch.stream, sent.base), broker=broker)
-        except NotFound as error:
+        except DamagedObject as error:
             if self.may_vanish:
                 return
-            raise self.world.violate("an acked record is not in the store", batch=batch.payload, why=error) from None
+            raise self.world.violate("an acked record cannot be read", value=value_of(batch), why=error) from None
         if found is None and self.may_vanish:
             return
         self.world.check(
-            found == (sent.base, batch.payload), "an acked record is not at its offset", batch=batch.payload, got=found
+            found == (sent.base, batch.data[PATCHED:]),
+            "an acked record is not at its offset",
+            value=value_of(batch),
+            base=sent.base,
+            got=found and found[0],
         )
         self.history.reads += 1
 
@@ -233,9 +274,9 @@ class Workload:
             offset += 1
             try:
                 self.history.sent_commits[name] = offset
-                await self.cluster.ask(lambda broker: broker.commit(name, offset))  # noqa: B023
+                await self.cluster.ask(lambda broker: broker.commit(TOPIC, name, offset), hangs_up=True)  # noqa: B023
                 self.history.committed[name] = offset
-                found = await self.cluster.ask(lambda broker: broker.committed(name))
+                found = await self.cluster.ask(lambda broker: broker.committed(TOPIC, name))
             except DrayError:
                 continue
             self.world.check(found == offset, "a committed offset went back", group=name, found=found, acked=offset)
@@ -245,13 +286,14 @@ class Workload:
         if applied.verdicts is None or not self._truth_is_known:
             return
         head, decoders = envelope.decode_head(entry.entry), Machine().decoders
-        for kind, payload in envelope.decode_commands(entry.entry, head.count):
+        commands = envelope.decode_commands(entry.entry, head.count)
+        for (kind, payload), verdict in zip(commands, applied.verdicts, strict=True):
             command = decoders.decode(kind, payload, head.version)
-            if isinstance(command, CommitOffsets):
+            if isinstance(command, CommitOffsets) and isinstance(verdict, OffsetsCommitted):
                 acked = self.history.committed.get(command.group, -1)
-                for row in command.rows:
+                for row, code in zip(command.rows, verdict.codes, strict=True):
                     self.world.check(
-                        row.offset >= acked,
+                        row.offset >= acked or code is not OffsetCode.COMMITTED,
                         "a committed offset went back",
                         group=command.group,
                         found=row.offset,
@@ -278,8 +320,8 @@ class Workload:
 
     async def check(self) -> None:
         """Compare what clients saw with the log as it is."""
-        machine = self.cluster.truth.machine
         for stream in self.cluster.streams:
+            machine = self.cluster.truth_of(stream)
             rows = _rows(machine, stream)
             self._check_dense(machine, stream, rows)
             contents = [await self._content(machine, row) for row in rows]
@@ -287,6 +329,7 @@ class Workload:
             for row, content in zip(rows, contents, strict=True):
                 starts.setdefault(content, []).append(row.start)
             self._check_fates(stream, starts)
+            self.places[stream] = {content: found[0] for content, found in starts.items()}
             self._check_order(stream)
 
     def _check_dense(self, machine: Machine, stream: StreamId, rows: list[IndexRow]) -> None:
@@ -307,26 +350,27 @@ class Workload:
     async def _content(self, machine: Machine, row: IndexRow) -> bytes:
         owner = machine.objects.find(row.object)
         assert owner is not None
+        path = WalName.of(
+            zone=owner.zone, domain=machine.domain, created_ms=owner.created_ms, wal_id=owner.wal_id
+        ).path()
         try:
-            content = await self.cluster.bucket.read(path_of(owner.wal_id))
+            content = await self.cluster.bucket.read(path)
         except NotFound:
-            raise self.world.violate("a row names an object that is gone", object=path_of(owner.wal_id)) from None
+            raise self.world.violate("a row names an object that is gone", object=path) from None
         return content[row.position : row.position + row.size]
 
     def _check_fates(self, stream: StreamId, starts: dict[bytes, list[int]]) -> None:
-        sent = {one.batch.payload: one for one in self.history.sent if one.batch.stream == stream}
+        sent = {one.batch.data: one for one in self.history.sent if one.batch.stream == stream}
         strangers = [content for content in starts if content not in sent]
         self.world.check(not strangers, "the log holds what nobody sent", content=strangers[:1])
         log_start = min((found[0] for found in starts.values()), default=1 << 62) if self.may_vanish else 0
-        for payload, one in sent.items():
-            places = starts.get(payload, [])
-            self.world.check(len(places) <= 1, "a batch is there twice", batch=payload, at=places)
+        for data, one in sent.items():
+            places, value = starts.get(data, []), value_of(one.batch)
+            self.world.check(len(places) <= 1, "a batch is there twice", value=value, at=places)
             if one.fate is Fate.REFUSED:
-                self.world.check(not places, "a batch that was surely not taken is there", batch=payload, at=places)
+                self.world.check(not places, "a batch that was surely not taken is there", value=value, at=places)
             elif one.fate is Fate.ACKED and one.base >= log_start:
-                self.world.check(
-                    places == [one.base], "an acked batch is lost", batch=payload, at=places, base=one.base
-                )
+                self.world.check(places == [one.base], "an acked batch is lost", value=value, at=places, base=one.base)
 
     def _check_order(self, stream: StreamId) -> None:
         """R-018: whoever was sent after an ack is behind it."""
@@ -337,7 +381,12 @@ class Workload:
             while at < len(acked) and acked[at].acked_at < one.sent_at:
                 reach = max(reach, acked[at].base)
                 at += 1
-            self.world.check(one.base > reach, "order in the log is not order in time", batch=one.batch.payload)
+            self.world.check(one.base > reach, "order in the log is not order in time", value=value_of(one.batch))
+
+
+def value_of(batch: Batch) -> bytes:
+    """What tells a batch from all others, for people."""
+    return next(iter(records_of(one_batch(batch.data)))).value or b""
 
 
 def _rows(machine: Machine, stream: StreamId) -> list[IndexRow]:

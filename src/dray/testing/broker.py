@@ -4,7 +4,8 @@
 
     def test_orders_are_kept():
         with broker() as dray:
-            producer = Producer({"bootstrap.servers": dray.bootstrap})
+            consumer = Consumer({"bootstrap.servers": dray.bootstrap, "group.id": "orders"})
+            consumer.subscribe(["orders"])  # alone, it is there at once: `groups.initial_delay` is 0
             ...
 
 It runs in a thread with a loop of its own, so clients of any kind can be used
@@ -26,7 +27,8 @@ from pathlib import Path
 from dray.cli.settings import SECTIONS
 from dray.config import Config, load, parse_set
 from dray.errors import Unavailable
-from dray.node.broker import OpenStore, run_broker
+from dray.node.roles.broker import run_broker
+from dray.node.store import OpenStore
 from dray.objects.opening import open_store
 
 START_LIMIT_S = 30
@@ -77,6 +79,7 @@ def _config(data: Path | None, settings: dict[str, object]) -> Config:
         "kafka.listen": "127.0.0.1:0",
         "http.listen": "127.0.0.1:0",
         "topics.auto_create": "true",
+        "groups.initial_delay": "0s",
     }
     if data is None:
         given |= {"log.url": "memory:", "objects.url": "memory:"}

@@ -1,8 +1,8 @@
 """The configs of a topic: which keys there are, what values they take, what the defaults are.
 
 Every key that Kafka's tools send is known, checked strictly and kept. Keys
-that mean nothing without replicas and segments have no effect; `EFFECTIVE`
-names the ones that do.
+that mean nothing without replicas and segments have no effect; `meaning`
+reads the ones that do.
 """
 
 import re
@@ -150,16 +150,6 @@ KEYS: Final[Mapping[str, ConfigKey]] = {
         _flag("unclean.leader.election.enable"),
     )
 }
-
-EFFECTIVE: Final = (
-    POLICY,
-    "max.message.bytes",
-    "message.timestamp.after.max.ms",
-    "message.timestamp.before.max.ms",
-    "message.timestamp.type",
-    "retention.bytes",
-    "retention.ms",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,15 @@ from dray.errors import Conflict, Invalid, NotFound
 
 
 class UnknownTopic(NotFound):
-    """No topic has this name or id."""
+    """No topic has this name."""
+
+
+class UnknownTopicId(UnknownTopic):
+    """No topic has this id: it was deleted, and perhaps made again."""
+
+
+class UnknownPartition(UnknownTopic):
+    """The topic has no such partition."""
 
 
 class TopicExists(Conflict):

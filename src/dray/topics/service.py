@@ -43,7 +43,7 @@ from dray.replica.freshness import Freshness
 from dray.telemetry import logger
 from dray.topics import configs as topic_configs
 from dray.topics import telemetry
-from dray.topics.errors import BadPartitions, BadReplication, BadTopicName, TopicExists, UnknownTopic
+from dray.topics.errors import BadPartitions, BadReplication, BadTopicName, TopicExists, UnknownTopic, UnknownTopicId
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 MAX_PARTITIONS: Final = 10_000
@@ -107,13 +107,13 @@ class TopicService:
         return topic
 
     async def find_id(self, topic_id: TopicId, fresh: Freshness | None = None) -> Topic:
-        """The topic of an id; `UnknownTopic` only after a sync, which a request may share (TS1)."""
+        """The topic of an id; `UnknownTopicId` only after a sync, which a request may share (TS1)."""
         topic = self.peek_id(topic_id)
         if topic is None:
             await (fresh or Freshness()).of(self._catalog)
             topic = self.peek_id(topic_id)
         if topic is None:
-            raise UnknownTopic("no topic has this id", topic_id=topic_id.hex())
+            raise UnknownTopicId("no topic has this id", topic_id=topic_id.hex())
         return topic
 
     # -- making ------------------------------------------------------------

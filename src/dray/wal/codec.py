@@ -95,7 +95,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WalObject:
+class CheckedObject:
     """A whole, checked object."""
 
     header: Header
@@ -149,7 +149,7 @@ def encode(wal_id: WalId, domain: int, created_ms: int, chunks: Sequence[tuple[i
     return EncodedObject(parts=parts, size=at + len(index) * CHUNK.size + CRC.size, positions=positions)
 
 
-def decode(data: Buffer) -> WalObject:
+def decode(data: Buffer) -> CheckedObject:
     """A whole object, checked to the last byte (W4)."""
     view = memoryview(data)
     header = decode_header(view)
@@ -165,7 +165,7 @@ def decode(data: Buffer) -> WalObject:
     chunks = _decode_index(view, header)
     for chunk in chunks:
         _check_batches(view, chunk)
-    return WalObject(header=header, chunks=chunks, data=view)
+    return CheckedObject(header=header, chunks=chunks, data=view)
 
 
 def decode_header(view: memoryview) -> Header:

@@ -11,8 +11,7 @@ Invariants
 """
 
 import struct
-from dataclasses import dataclass
-from typing import Final, NewType
+from typing import Final, NamedTuple, NewType
 
 from dray.errors import Invalid
 
@@ -24,12 +23,12 @@ SessionId = NewType("SessionId", int)
 LOG_ID_SIZE: Final = 8
 _LAYOUT: Final = struct.Struct(">8sII")
 assert _LAYOUT.size == 16, "the size of a walId is part of the format"
+_COUNTER_AT: Final = 12
 _U32_MAX: Final = 0xFFFFFFFF
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WalName:
-    """The parts of a walId."""
+class WalIdParts(NamedTuple):
+    """The parts of a walId; a tuple, because each append takes one apart."""
 
     log_id: LogId
     session: SessionId
@@ -45,9 +44,13 @@ def wal_id(log_id: LogId, session: int, counter: int) -> WalId:
     return WalId(_LAYOUT.pack(log_id, session, counter))
 
 
-def parse_wal_id(raw: bytes) -> WalName:
+def parse_wal_id(raw: bytes) -> WalIdParts:
     """The parts of a walId; the inverse of `wal_id`."""
     if len(raw) != _LAYOUT.size:
         raise Invalid("a walId has 16 bytes", size=len(raw))
-    log_id, session, counter = _LAYOUT.unpack(raw)
-    return WalName(log_id=LogId(log_id), session=SessionId(session), counter=counter)
+    return WalIdParts._make(_LAYOUT.unpack(raw))
+
+
+def is_made_by(raw: bytes, log_id: LogId, session: SessionId) -> bool:
+    """Does a walId name an object of this session of this log?"""
+    return raw[:_COUNTER_AT] == log_id + session.to_bytes(4, "big")

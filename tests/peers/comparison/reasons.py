@@ -145,7 +145,7 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         why="A topic without partitions stands in the answer as it did in the request.",
-        shapes=("produce to many places: no partitions", "offsets committed: no partitions"),
+        shapes=("produce to many places: no partitions", "offsets committed: no partitions", "delete offsets: no *"),
         fields=("responses", "topics"),
     ),
     Reason(
@@ -223,7 +223,8 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         why="There are no access rules yet, so nobody can be told what is allowed.",
-        shapes=("metadata with authorized operations: *",),
+        shapes=("metadata with authorized operations: *", "describe groups: with authorized operations", "consumer *"),
+        fields=("*authorized_operations",),
     ),
     Reason(
         why="An offset below -1 means nothing; Kafka keeps it.",
@@ -247,5 +248,30 @@ REASONS: tuple[Reason, ...] = (
         why="There are no share groups: the message says so.",
         shapes=("coordinators: a share group",),
         fields=("*.error_message",),
+    ),
+    Reason(
+        why="While a member waits for partitions of others, or others for its own, it is told to come back sooner: a "
+        "rebalance takes two of its heartbeats.",
+        shapes=("consumer members that share: *",),
+        fields=("heartbeat_interval_ms",),
+    ),
+    Reason(
+        why="A static member whose answer was lost asks again with the same id; Kafka's 111 ends such a client.",
+        shapes=("consumer members with instances: the same joins again",),
+    ),
+    Reason(
+        why="A target is computed beside the join that needs it, so the member goes there in two steps, and the one "
+        "before its epoch is the step between. What it says that it owns is its own, so nobody is misled.",
+        shapes=("consumer heartbeats refused: an older epoch that owns all in version *",),
+    ),
+    Reason(
+        why="Generations and epochs go on when an empty group changes its protocol; Kafka begins anew, and what an old "
+        "member says could fit again.",
+        shapes=("groups of the other protocol: *",),
+        fields=("*epoch",),
+    ),
+    Reason(
+        why="A group that has only offsets is gone with the last of them; Kafka finds it until it has been cleaned up.",
+        shapes=("delete offsets: offsets only, again", "delete offsets: the last has gone"),
     ),
 )

@@ -1,9 +1,11 @@
 """An answer as a tree of plain values, the same in every run: ids, times and addresses are masked.
 
-Lists of topics and partitions are sorted, because the protocol promises no
-order in them. Of records the header fields of every whole batch are kept.
+Lists of topics, partitions, groups and members are sorted, because the
+protocol promises no order in them. Of records the header fields of every whole
+batch are kept.
 """
 
+import re
 from typing import TypeAlias
 
 from crc32c import crc32c
@@ -19,8 +21,14 @@ _NO_ID = bytes(16)
 _TEXTS = ("error_message", "batch_index_error_message", "cluster_id", "host")
 _BROKERS = ("node_id", "leader_id", "controller_id", "replica_nodes", "isr_nodes")
 _TIMES = ("timestamp", "log_append_time_ms")
-_UNORDERED = ("topics", "responses", "partitions", "partition_responses")
-_NAMES = ("name", "topic", "topic_id", "partition_index", "index")
+_UNORDERED = (
+    "topics", "responses", "partitions", "partition_responses", "topic_partitions", "groups", "results", "members",
+    "subscribed_topic_names",
+)  # fmt: skip
+_NAMES = ("name", "topic", "topic_id", "partition_index", "index", "group_id", "member_id", "group_instance_id")
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SHORT_UUID = re.compile(r"[\w-]{22}")
+"""How Kafka writes the id that it gives a member of a consumer group."""
 
 
 class Mask:
@@ -31,16 +39,25 @@ class Mask:
         self._now_ms = now_ms
         self._ids: dict[bytes, str] = {_NO_ID: "none"}
         self._times: dict[int, str] = {}
+        self._members: dict[str, str] = {}
 
     def know(self, topic_id: bytes, name: str) -> None:
         self._ids[topic_id] = f"id of {self.text(name)}"
 
-    def forget_times(self) -> None:
-        """Times are counted anew in each scene."""
+    def forget(self) -> None:
+        """Times and members are counted anew in each scene."""
         self._times.clear()
+        self._members.clear()
 
     def text(self, value: str) -> str:
-        return value.replace(self._prefix, "")
+        return _UUID.sub(lambda found: self._member(found[0]), value.replace(self._prefix, ""))
+
+    def member(self, value: str) -> str:
+        """An id that a server may have given; what a client calls itself is kept."""
+        return self._member(value) if _SHORT_UUID.fullmatch(value) else self.text(value)
+
+    def _member(self, given: str) -> str:
+        return self._members.setdefault(given, f"id {len(self._members) + 1}")
 
     def topic_id(self, value: bytes) -> str:
         return self._ids.get(value, "an id")
@@ -62,7 +79,9 @@ def render(value: object, mask: Mask, field: str = "") -> Tree:
     if isinstance(value, list | tuple):
         return _list(value, mask, field)
     if isinstance(value, bytes | memoryview):
-        return mask.topic_id(bytes(value))
+        return mask.topic_id(bytes(value)) if field == "topic_id" else repr(bytes(value))[2:-1]
+    if isinstance(value, str) and field in ("member_id", "leader"):
+        return mask.member(value)
     if isinstance(value, str):
         return "text" if value and field in _TEXTS else mask.text(value)
     assert value is None or isinstance(value, int), field
@@ -110,7 +129,8 @@ def _spans(apis: list[dict[str, Tree]]) -> Tree:
 
 
 def _identity(one: Tree) -> list[str]:
-    assert isinstance(one, dict)
+    if not isinstance(one, dict):
+        return [f"{one!s:>12}"]
     return [f"{one.get(name, '')!s:>12}" for name in _NAMES]
 
 

@@ -74,27 +74,69 @@ class Talk:
         """Every scene has a connection of its own, and names of its own."""
         self._scene = scene.__name__.replace("_", " ")
         self._names, self._offered, self._wide = itertools.count(1), itertools.count(), ""
-        self._mask.forget_times()
+        self._mask.forget()
         await scene(self)
         await self._hang_up()
 
     # -- asking ------------------------------------------------------------
 
     async def ask(
-        self, shape: str, key: int, version: int, message: Message, *, waits_ms: int = 0, patient: bool = True
+        self,
+        shape: str,
+        key: int,
+        version: int,
+        message: Message,
+        *,
+        waits_ms: int = 0,
+        patient: bool = True,
+        only: "Callable[[Message], Message] | None" = None,
     ) -> Message | None:
         """Send a request and keep the answer.
 
         `waits_ms`: also whether it took that long. `patient`: ask again while the server makes a leader.
+        `only`: what of the answer is kept.
         """
         loop = asyncio.get_running_loop()
         begun = loop.time()
         self.asked.add((key, version))
-        answer = await (self._settled if patient else self.call)(key, version, message)
+        answer = await (self.settled if patient else self.call)(key, version, message)
+        if answer is not None and only is not None:
+            answer = only(answer)
         tree: Tree = CLOSED if answer is None else render(answer, self._mask)
         if waits_ms and isinstance(tree, dict):
             tree["answered"] = "at its time" if (loop.time() - begun) * 1000 > 0.95 * waits_ms else "at once"
         self.keep(shape, tree)
+        return answer
+
+    def park(self, key: int, version: int, message: Message) -> "asyncio.Task[Message]":
+        """Send a request that is answered later, on a connection of its own; `answered` keeps what comes."""
+        self.asked.add((key, version))
+        return asyncio.create_task(self._aside(key, version, message))
+
+    async def _aside(self, key: int, version: int, message: Message) -> Message:
+        async with Asker(self.address) as asker:
+            answer = await asker.call(key, version, message)
+        assert isinstance(answer, Message)
+        return answer
+
+    async def answered(self, shape: str, call: "asyncio.Task[Message]") -> Message:
+        answer = await call
+        self.keep(shape, render(answer, self._mask))
+        return answer
+
+    async def until(
+        self, shape: str, key: int, version: int, message: Message, is_so: Callable[[Message], bool]
+    ) -> Message:
+        """Ask again until the answer is like that, and keep it."""
+        async with asyncio.timeout(_PATIENCE_S):
+            while True:
+                answer = await self.settled(key, version, message)
+                assert answer is not None
+                if is_so(answer):
+                    break
+                await asyncio.sleep(0.05)
+        self.asked.add((key, version))
+        self.keep(shape, render(answer, self._mask))
         return answer
 
     async def ask_raw(self, shape: str, frame: bytes) -> bytes | None:
@@ -138,7 +180,7 @@ class Talk:
             self._asker.close()
             self._asker = None
 
-    async def _settled(self, key: int, version: int, message: Message) -> Message | None:
+    async def settled(self, key: int, version: int, message: Message) -> Message | None:
         async with asyncio.timeout(_PATIENCE_S):
             while True:
                 answer = await self.call(key, version, message)
@@ -157,7 +199,7 @@ class Talk:
         name = name or self.name()
         settings = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
         wanted = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=settings)
-        answer = await self._settled(CREATE_TOPICS, 7, CreateTopicsRequest(topics=[wanted], timeout_ms=30_000))
+        answer = await self.settled(CREATE_TOPICS, 7, CreateTopicsRequest(topics=[wanted], timeout_ms=30_000))
         assert answer is not None
         [made] = answer.topics
         assert made.error_code == 0, made
@@ -168,7 +210,7 @@ class Talk:
 
     async def delete(self, name: str) -> None:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=30_000)
-        await self._settled(DELETE_TOPICS, 6, request)
+        await self.settled(DELETE_TOPICS, 6, request)
         await self._until(lambda: self._is_gone(name))
 
     async def filled(self, partitions: int = 1, batches: int = 5, size: int = 100, **configs: str) -> str:
@@ -180,12 +222,12 @@ class Talk:
         return name
 
     async def store(self, name: str, records: bytes, *, partition: int = 0) -> None:
-        answer = await self._settled(PRODUCE, 9, produce_request((name, [(partition, records)])))
+        answer = await self.settled(PRODUCE, 9, produce_request((name, [(partition, records)])))
         assert answer is not None
         assert answer.responses[0].partition_responses[0].error_code == 0, answer
 
     async def producer(self) -> int:
-        answer = await self._settled(INIT_PRODUCER_ID, 4, InitProducerIdRequest(transactional_id=None))
+        answer = await self.settled(INIT_PRODUCER_ID, 4, InitProducerIdRequest(transactional_id=None))
         assert answer is not None
         return int(answer.producer_id)
 
@@ -197,7 +239,7 @@ class Talk:
 
     async def coordinator(self, key: str, kind: int = 0) -> None:
         """Have Kafka make the topic in which it keeps groups or transactions."""
-        await self._settled(FIND_COORDINATOR, 4, FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]))
+        await self.settled(FIND_COORDINATOR, 4, FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]))
 
     def batch(self, *values: bytes | None, at: int = 0, key: bytes | None = b"k", **options) -> bytes:
         """Records a millisecond apart, `at` ms from the run's time on."""

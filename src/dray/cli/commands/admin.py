@@ -77,7 +77,7 @@ def verify_log(directory: Directory, domain: DomainOption = 0, form: FormatOptio
     """Fold the whole log, compare every checkpoint with it, and tell the digest."""
 
     async def check() -> None:
-        async with inspect(DataDirectory(directory).located(LocalDisk()), domain, LocalDisk()) as inspected:
+        async with inspect(DataDirectory.at(directory, LocalDisk()), domain, LocalDisk()) as inspected:
             found = await verify(inspected)
             torn = inspected.torn
         document = {
@@ -109,17 +109,17 @@ def recover(
     lock = DirectoryLock(directory)
     try:
         found = recover_domain(
-            DataDirectory(directory).located(LocalDisk()), domain, LocalDisk(), SystemEntropy(), SystemClock()
+            DataDirectory.at(directory, LocalDisk()), domain, LocalDisk(), SystemEntropy(), SystemClock()
         )
     finally:
         lock.release()
     document = {
         "position": found.position, "generation": found.generation, "log_id": found.log_id.hex(),
-        "lost_bytes": found.repaired.lost_bytes, "aside": str(found.aside),
+        "lost_bytes": found.salvage.lost_bytes, "aside": str(found.aside),
         "set_back_ms": found.set_back_ms,
     }  # fmt: skip
     text = f"a new log begins behind position {found.position}, generation {found.generation}"
-    text += f"\n{found.repaired.lost_bytes} bytes could not be read; the old log is kept in {found.aside}"
+    text += f"\n{found.salvage.lost_bytes} bytes could not be read; the old log is kept in {found.aside}"
     if found.set_back_ms:
         text += (
             f"\nthe log's time was ahead of this machine's clock and is set back by {found.set_back_ms / 3.6e6:.1f} h"
@@ -145,7 +145,7 @@ def activate_version(
     offload = ThreadOffload(1)
     effects = Effects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=offload)
     try:
-        done = asyncio.run(activate(DataDirectory(directory.absolute()), wanted, effects))
+        done = asyncio.run(activate(DataDirectory.at(directory, effects.disk), wanted, effects))
     finally:
         offload.close()
     document = {"domains": [{"domain": n, "before": old, "active": new} for n, (old, new) in sorted(done.items())]}
@@ -154,7 +154,7 @@ def activate_version(
 
 
 async def _machine(directory: Path, domain: int) -> Machine:
-    async with inspect(DataDirectory(directory).located(LocalDisk()), domain, LocalDisk()) as inspected:
+    async with inspect(DataDirectory.at(directory, LocalDisk()), domain, LocalDisk()) as inspected:
         _refuse_damage(inspected)
         return await current_machine(inspected)
 
@@ -168,7 +168,7 @@ def _refuse_damage(inspected: Inspected) -> None:
 
 
 async def _print_entries(directory: Path, domain: int, after: int, lines: int, *, follow: bool) -> None:
-    async with inspect(DataDirectory(directory).located(LocalDisk()), domain, LocalDisk()) as inspected:
+    async with inspect(DataDirectory.at(directory, LocalDisk()), domain, LocalDisk()) as inspected:
         tail = await inspected.log.tail()
         start = after if after else max(after, tail - lines)
         async for line in _entries(inspected, start, tail, follow=follow and inspected.live):

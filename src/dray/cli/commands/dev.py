@@ -12,7 +12,8 @@ from dray.cli.options import ConfigFile, DataOption, Sets, default_of, load_conf
 from dray.cli.serving import serve
 from dray.config import Level, Override
 
-AUTO_CREATE: Final = "topics.auto_create"
+OWN_DEFAULTS: Final = {"topics.auto_create": "true", "groups.initial_delay": "0s"}
+"""One person tries things out: nothing has to be made first, and nobody else is waited for."""
 app: Final = typer.Typer()
 
 
@@ -78,6 +79,7 @@ def dev(
     }
     flags = [Override(key=key, value=value, flag=flag) for key, (flag, value) in given.items() if value is not None]
     given_by = {entry.key: entry.origin.level for entry in load_config(config, sets, flags).entries()}
-    if given_by[AUTO_CREATE] is Level.DEFAULT:
-        flags.append(Override(key=AUTO_CREATE, value="true", flag="drayd dev"))
+    for key, value in OWN_DEFAULTS.items():
+        if given_by[key] is Level.DEFAULT:
+            flags.append(Override(key=key, value=value, flag="drayd dev"))
     serve(load_config(config, sets, flags))

@@ -53,7 +53,7 @@ class PartitionRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Topics:
+class TopicPage:
     """One page of topics, by name."""
 
     rows: Sequence[TopicRow]
@@ -78,7 +78,7 @@ class Overview:
     disks: Sequence[DiskRow]
     log_bytes: int
     entries: int
-    topics: Topics
+    topics: TopicPage
     warnings: Sequence[Warned]
 
 

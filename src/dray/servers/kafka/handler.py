@@ -28,18 +28,19 @@ import msgspec
 from dray.clock import Clock
 from dray.errors import Invalid
 from dray.fetch.line import Account
-from dray.fetch.offsets import OffsetService as LogOffsets
+from dray.fetch.offsets import OffsetLookup as LogOffsets
 from dray.fetch.service import FetchService
+from dray.groups.admin import GroupAdmin
+from dray.groups.classic import ClassicService
+from dray.groups.consumer import ConsumerService
 from dray.groups.offsets import OffsetService
-from dray.produce.rules import RuleBook
+from dray.produce.intake import Intake
 from dray.produce.service import ProduceService
-from dray.records import ScratchPool
 from dray.replica.domains import Domains
 from dray.routing.service import Routing
 from dray.servers.kafka.codec import Message, Req, Resp
 from dray.servers.kafka.error_codes import ErrorCode
 from dray.servers.kafka.support import Matrix
-from dray.servers.kafka.unpack import Unpacking
 from dray.topics.service import NewTopic, TopicService
 
 if TYPE_CHECKING:
@@ -56,13 +57,14 @@ class Services:
     routing: Routing
     described: "Descriptions"
     produce: ProduceService
-    rules: RuleBook
+    intake: Intake
     fetch: FetchService
     log_offsets: LogOffsets
     offsets: OffsetService
+    classic: ClassicService
+    consumers: ConsumerService
+    group_admin: GroupAdmin
     clock: Clock
-    unpacking: Unpacking
-    scratch: ScratchPool
     auto_create: bool
     """Make a topic when a client asks for the metadata of one that does not exist."""
     default_partitions: int

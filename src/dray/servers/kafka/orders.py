@@ -13,6 +13,7 @@ from dray.servers.kafka import telemetry
 from dray.telemetry import logger
 
 if TYPE_CHECKING:
+    from dray.servers.kafka.exchanges import Exchanges
     from dray.servers.kafka.plain import Order  # it needs messages that a server can start without
 
 
@@ -30,9 +31,23 @@ class Orders:
         self._told.append(order)
 
     def _finish(self) -> None:
+        """Answers of one connection leave together: it is told once."""
         told, self._told = self._told, []
+        answered: dict[Exchanges, None] = {}
         for order in told:
             try:
-                order.finish()
+                exchanges = order.finish()
             except Exception as error:  # a mistake of ours; it must not cost the others their answers
-                logger().error(telemetry.HANDLER_FAILED, api=None, version=None, exc_info=error)
+                _report(error)
+            else:
+                if exchanges is not None:
+                    answered[exchanges] = None
+        for exchanges in answered:
+            try:
+                exchanges.tell()
+            except Exception as error:
+                _report(error)
+
+
+def _report(error: Exception) -> None:
+    logger().error(telemetry.HANDLER_FAILED, api=None, version=None, exc_info=error)

@@ -21,15 +21,13 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from crc32c import crc32c
-
 from dray.buffers import Buffer
 from dray.errors import DrayError
-from dray.machine.names import ProducerId
 from dray.produce.batches import NewBatch, Stored
 from dray.produce.flush import because, report
-from dray.records import plain_request, takes
-from dray.records.layout import CRC_FROM
+from dray.records import plain_request
+from dray.records.pure_request import Row
+from dray.servers.kafka.asked import named
 from dray.servers.kafka.codec import encode, put_uvarint
 from dray.servers.kafka.handler import Services
 from dray.servers.kafka.messages.produce import (
@@ -40,7 +38,7 @@ from dray.servers.kafka.messages.produce import (
 )
 
 if TYPE_CHECKING:
-    from dray.servers.kafka.connection import Connection, Exchange
+    from dray.servers.kafka.exchanges import Exchange, Exchanges
     from dray.servers.kafka.orders import Orders
 
 _WRITE: Final = SCHEMA.response.write[9]
@@ -69,57 +67,46 @@ class Plain:
         correlation_id, timeout_ms, rows = found
         if timeout_ms <= 0:
             return None
-        now_ms = services.clock.wall_ms()
-        places: list[tuple[str, int]] = []
+        now_ms, take_row = services.clock.wall_ms(), services.intake.take_row
         batches: list[NewBatch] = []
-        for name, partition, start, end, crc, records, least, greatest, null_key, producer, epoch, sequence in rows:
-            topic = services.topics.peek(name)
-            if topic is None or not 0 <= partition < topic.visible:
+        for row in rows:
+            topic = named(row[0], services)
+            if topic is None or not 0 <= row[1] < topic.visible:
                 return None
-            rules = services.rules.of(topic).batch
-            data = frame[start:end]
-            if rules.append_time or end - start > rules.max_bytes or crc32c(data[CRC_FROM:]) != crc:
+            batch = take_row(topic, frame, row, now_ms)
+            if batch is None:
                 return None
-            if not takes(least, greatest, null_key, rules, now_ms):
-                return None
-            places.append((name, partition))
-            batches.append(
-                NewBatch(
-                    topic.streams[partition], data, records, least, greatest, ProducerId(producer), epoch, sequence
-                )
-            )
-        return Order(correlation_id, timeout_ms, places, batches, self._failure)
+            batches.append(batch)
+        return Order(correlation_id, timeout_ms, rows, batches, self._failure)
 
 
 class Order:
-    """A plain request; from `begin` on its batches are on their way."""
+    """A plain request; from `begin` on its batches are on their way.
+
+    Most requests have one batch: their order is told itself, as a `Receiver`.
+    """
 
     __slots__ = (
         "_batches",
-        "_connection",
         "_correlation_id",
         "_exchange",
+        "_exchanges",
         "_failure",
         "_left",
         "_orders",
-        "_places",
         "_results",
+        "_rows",
         "_timeout_ms",
         "over",
     )
 
     def __init__(
-        self,
-        correlation_id: int,
-        timeout_ms: int,
-        places: list[tuple[str, int]],
-        batches: list[NewBatch],
-        failure: Failure,
+        self, correlation_id: int, timeout_ms: int, rows: list[Row], batches: list[NewBatch], failure: Failure
     ) -> None:
         self.over = False
         self._timeout_ms = timeout_ms
         self._correlation_id = correlation_id
-        self._places = places
+        self._rows = rows
         self._batches = batches
         self._failure = failure
         self._left = len(batches)
@@ -127,14 +114,15 @@ class Order:
 
     @property
     def partitions(self) -> int:
-        return len(self._places)
+        return len(self._rows)
 
-    def begin(self, connection: "Connection", exchange: "Exchange", services: Services, orders: "Orders") -> None:
-        """Give the batches to their lanes, in order; the connection is told when the answer is there."""
-        self._connection, self._exchange, self._orders = connection, exchange, orders
+    def begin(self, exchanges: "Exchanges", exchange: "Exchange", services: Services, orders: "Orders") -> None:
+        """Give the batches to their lanes, in order; the exchanges are told when the answer is there."""
+        self._exchanges, self._exchange, self._orders = exchanges, exchange, orders
         batches, self._batches = self._batches, []
+        alone = len(batches) == 1
         for at, batch in enumerate(batches):
-            place = _Place(self, at)
+            place = self if alone else _Place(self, at)
             try:
                 services.produce.submit_to(batch, place)
                 services.produce.deadlines.watch(place, self._timeout_ms)
@@ -151,43 +139,59 @@ class Order:
         if not self._left and not self.over:
             self._orders.finish_soon(self)  # PL2
 
-    def finish(self) -> None:
-        """Answer."""
-        if not self.over:
-            self.over = True
-            self._connection.answer_plain(self._exchange, self._answer)
+    def done(self) -> bool:
+        return not self._left
+
+    def set_result(self, stored: Stored, /) -> None:
+        self.tell(0, stored)
+
+    def set_exception(self, error: DrayError, /) -> None:
+        self.tell(0, error)
+
+    def finish(self) -> "Exchanges | None":
+        """Answer; whose answer it is, unless nobody wants it any more."""
+        if self.over:
+            return None
+        self.over = True
+        self._exchanges.answer_plain(self._exchange, self._answer)
+        return self._exchanges
 
     def cancel(self) -> None:
         """Forget the answer; the batches go on."""
         self.over = True
 
     def _answer(self) -> list[Buffer]:
-        body = self._body()
-        return [b"".join((_HEAD.pack(sum(map(len, body)) + _HEAD.size - 4, self._correlation_id, 0), *body))]
+        result = self._results[0]
+        if len(self._rows) == 1 and type(result) is Stored:
+            name, partition = self._rows[0][:2]
+            body = b"".join((b"\2", *_topic(name, [_STORED(partition, 0, result[0], -1, result[1]), _NO_ERRORS]), _END))
+        else:
+            body = b"".join(self._body())
+        return [_HEAD.pack(len(body) + _HEAD.size - 4, self._correlation_id, 0) + body]
 
     def _body(self) -> list[Buffer]:
         topics: list[Buffer] = []
         partitions: list[bytes] = []
         count, last = 0, ""
-        for (name, partition), result in zip(self._places, self._results, strict=True):
+        for row, result in zip(self._rows, self._results, strict=True):
             if type(result) is not Stored:
                 return encode(_WRITE, self._response())
-            if name != last and partitions:
+            if row[0] != last and partitions:
                 topics += _topic(last, partitions)
                 count, partitions = count + 1, []
-            last = name
-            partitions += (_STORED(partition, 0, result[0], -1, result[1]), _NO_ERRORS)
+            last = row[0]
+            partitions += (_STORED(row[1], 0, result[0], -1, result[1]), _NO_ERRORS)
         return [put_uvarint(count + 2), *topics, *_topic(last, partitions), _END]
 
     def _response(self) -> ProduceResponse:
         """The answer as a message: not all is well."""
         topics: list[TopicProduceResponse] = []
         parts: list[PartitionProduceResponse] = []
-        for (name, partition), result in zip(self._places, self._results, strict=True):
-            if not topics or topics[-1].name != name:
+        for row, result in zip(self._rows, self._results, strict=True):
+            if not topics or topics[-1].name != row[0]:
                 parts = []
-                topics.append(TopicProduceResponse(name=name, partition_responses=parts))
-            parts.append(self._partition(partition, result))
+                topics.append(TopicProduceResponse(name=row[0], partition_responses=parts))
+            parts.append(self._partition(row[1], result))
         return ProduceResponse(responses=topics)
 
     def _partition(self, partition: int, result: Stored | DrayError | None) -> PartitionProduceResponse:

@@ -125,7 +125,9 @@ class ReceiveBuffer:
             FrameTooLarge: the connection cannot go on.
         """
         unread = self._end - self._start
-        if unread < 6:
+        if unread < _LENGTH_AND_KEY.size:
+            if unread >= _LENGTH.size:
+                self._check_smallest()
             return None
         if not self._need:
             length, key = _LENGTH_AND_KEY.unpack_from(self._memory, self._start)
@@ -143,6 +145,12 @@ class ReceiveBuffer:
             self._largest = self._need
         self._need = 0
         return frame
+
+    def _check_smallest(self) -> None:
+        """A length that no request has is not waited for; how large one may be depends on its key."""
+        (length,) = _LENGTH.unpack_from(self._memory, self._start)
+        if length < SMALLEST_FRAME:
+            raise FrameTooLarge("a request is too small", bytes=length, least=SMALLEST_FRAME)
 
     def rest(self) -> None:
         """Give the memory back while nothing is unread; the next byte takes a small slab."""

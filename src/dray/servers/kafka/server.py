@@ -1,18 +1,9 @@
 """The Kafka server: listeners, the connections they accepted, and a quiet end.
 
     async with KafkaServer(services=..., limits=..., clock=...) as server:
-        await server.listen(Listener(name="client", host="127.0.0.1", port=9092))
+        await server.listen(Listening(name="client", host="127.0.0.1", port=9092))
 
 Leaving the block stops accepting, answers what was taken, and closes.
-
-Invariants
-    KP16  Nobody is cut for being slow, only for standing still: a client
-          that has taken no byte for `write_timeout`, or, while others wait
-          for the memory of its answers, less than `slowest_rate` over
-          `CROWDED_S`.
-    KP19  While connections wait for memory, half requests that have come
-          slower than `slowest_rate` for QUIET_NS are dropped, the quietest
-          first, until the limit is kept.
 """
 
 import asyncio
@@ -27,12 +18,14 @@ from dray.clock import Clock
 from dray.errors import Unavailable
 from dray.fetch.line import Line
 from dray.servers.kafka import telemetry
-from dray.servers.kafka.budget import Budget
+from dray.servers.kafka.admission.budget import Budget
+from dray.servers.kafka.admission.door import Door
+from dray.servers.kafka.admission.patience import Times, shed
+from dray.servers.kafka.admission.relief import Pressure, Relief
 from dray.servers.kafka.connection import Connection
 from dray.servers.kafka.dispatch import Routes
 from dray.servers.kafka.handler import Services
 from dray.servers.kafka.orders import Orders
-from dray.servers.kafka.relief import Pressure, Relief
 from dray.servers.kafka.settings import Limits
 from dray.servers.kafka.support import Matrix
 from dray.tasks.watch import Watch
@@ -40,9 +33,6 @@ from dray.telemetry import logger
 
 SWEEP_S: Final = 1.0
 BACKLOG: Final = 1024
-QUIET_NS: Final = 2_000_000_000
-CROWDED_S: Final = 15.0
-"""Long enough that a slow reader is seen to read: its system takes megabytes at a time."""
 
 
 class CannotListen(Unavailable):
@@ -50,7 +40,7 @@ class CannotListen(Unavailable):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listener:
+class Listening:
     """Where to accept connections; port 0 takes a free one."""
 
     name: str
@@ -88,11 +78,7 @@ class Core:
         self.budget: Final = Budget(limits.process_inflight_bytes)
         self.relief: Final = Relief(pressure, tasks)
         self.line: Final = Line(limits.unsent_bytes)
-        self.idle_ns: Final = int(limits.idle_timeout.total_seconds() * 1e9)
-        self.first_ns: Final = int(limits.first_request_timeout.total_seconds() * 1e9)
-        self.frame_ns: Final = int(limits.frame_timeout.total_seconds() * 1e9)
-        self.write_ns: Final = int(limits.write_timeout.total_seconds() * 1e9)
-        self.crowded_ns: Final = min(self.write_ns, int(CROWDED_S * 1e9))
+        self.times: Final = Times(limits)
         self.connections: Final[dict[Connection, None]] = {}
         self.empty: Final = asyncio.Event()
         self.empty.set()
@@ -100,30 +86,18 @@ class Core:
         self.sent_bytes = 0
         self.stopping = False
         self._told: Counter[str] = Counter()
-        self._addresses: Counter[str] = Counter()
+        self._door = Door(limits)
 
     def enter(self, connection: Connection) -> str | None:
         """Count a connection in; a reason if it may not stay."""
-        address = connection.address
         self.connections[connection] = None
         self.empty.clear()
-        self._addresses[address] += 1
-        telemetry.CONNECTIONS.labels(connection.listener).inc()
-        limit = self.limits.max_connections_per_address
-        if self.stopping:
-            return "stopping"
-        if len(self.connections) > self.limits.max_connections:
-            return "too many connections"
-        if limit is not None and self._addresses[address] > limit:
-            return "too many connections of one address"
-        return None
+        refusal = self._door.enter(connection.address, connection.listener)
+        return "stopping" if self.stopping else refusal
 
     def leave(self, connection: Connection) -> None:
         del self.connections[connection]
-        self._addresses[connection.address] -= 1
-        if not self._addresses[connection.address]:
-            del self._addresses[connection.address]
-        telemetry.CONNECTIONS.labels(connection.listener).dec()
+        self._door.leave(connection.address, connection.listener)
         if not self.connections:
             self.empty.set()
 
@@ -140,18 +114,8 @@ class Core:
         self._told.clear()
         for connection in list(self.connections):
             connection.sweep(now_ns)
-        self._shed()
+        shed(self.connections, self.budget)
         self.report()
-
-    def _shed(self) -> None:
-        """While others wait for memory, the half requests that progress least go (KP19)."""
-        if not self.budget.waiting:
-            return
-        quiet = [connection for connection in self.connections if connection.quiet_ns >= QUIET_NS]
-        for connection in sorted(quiet, key=lambda one: one.quiet_ns, reverse=True):
-            if not self.budget.is_over:
-                return
-            connection.shed()
 
     def report(self) -> None:
         """Bring the metrics that are counted by hand up to date."""
@@ -221,7 +185,7 @@ class KafkaServer:
         assert self._core is not None, "the server is entered first"
         return self._core
 
-    async def listen(self, listener: Listener) -> tuple[str, int]:
+    async def listen(self, listener: Listening) -> tuple[str, int]:
         """Accept connections; returns the address and port taken.
 
         Raises:
@@ -242,7 +206,7 @@ class KafkaServer:
         logger().info(telemetry.LISTENING, listener=listener.name, host=host, port=port)
         return str(host), int(port)
 
-    async def _open(self, listener: Listener) -> list[asyncio.Server]:
+    async def _open(self, listener: Listening) -> list[asyncio.Server]:
         core, loop = self.core, asyncio.get_running_loop()
 
         def connect() -> Connection:

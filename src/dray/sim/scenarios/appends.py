@@ -12,15 +12,25 @@ from contextlib import suppress
 from typing import Final
 
 from dray.errors import DrayError
+from dray.machine.offsets import Offsets
+from dray.machine.sessions import Sessions
+from dray.replica.replica import Replica
+from dray.replica.stall import StallWatch
 from dray.sim.brokers import Cluster
+from dray.sim.log import FaultyLog
 from dray.sim.nemesis import Fault, Nemesis, clock_drift, clock_jump, crash, half_open, partition, pause, rough_weather
-from dray.sim.network import ROUGH
+from dray.sim.network import ROUGH, Weather
+from dray.sim.planted import Scenario, planted
+from dray.sim.planted import appends as bugs
 from dray.sim.workload import Workload
 from dray.sim.world import World
 
 WORK_SECONDS: Final = 60.0
 REST_SECONDS: Final = ROUGH.copy_within + 30.0
 PROGRESS_SECONDS: Final = 120.0
+HELD: Final = Weather(max_delay=8.0, timeout=10.0)
+IMPATIENT_SECONDS: Final = 6.0
+"""As long as a broker keeps a commit before it sends it, and a little more: then its client goes to another one."""
 
 
 def everything() -> list[Fault]:
@@ -40,9 +50,12 @@ async def latest(world: World) -> None:
 
 
 async def commits(world: World) -> None:
-    """R-043, R-190: many consumers commit through any broker, while brokers sleep for longer than a client waits."""
+    """R-043, R-190: many consumers commit through any broker, while brokers sleep, and the network holds what they
+    sent, for longer than a client waits."""
     cluster = Cluster(world)
+    cluster.patience = IMPATIENT_SECONDS
     faults = [pause(longest=50.0), partition(longest=10.0), half_open(), rough_weather(ROUGH)]
+    faults.append(rough_weather(HELD, name="held"))
     await run(world, cluster, lambda: faults, readers=1, plain=1, committers=6)
 
 
@@ -95,3 +108,16 @@ async def finish(world: World, cluster: Cluster, workload: Workload) -> None:
     world.check(bool(workload.history.reads), "nothing was read: the run proves nothing")
     await workload.check()
     await cluster.compare_states()
+
+
+SCENARIOS: Final[dict[str, Scenario]] = {"appends": appends, "commits": commits, "latest": latest, "renewals": renewals}
+
+PLANTED: Final[dict[str, Scenario]] = {
+    "appends/no-n-check": planted(appends, (Sessions, "judge", bugs.without_n_check)),
+    "appends/missed-entry": planted(appends, (FaultyLog, "follow", bugs.missing_one)),
+    "appends/stalls-are-waited-for": planted(appends, (StallWatch, "stalled", bugs.never_stalled)),
+    "commits/no-age": planted(commits, *bugs.OLD_COMMITS_ARE_SENT),
+    "commits/stale-commits-are-taken": planted(commits, (Offsets, "_is_stale", bugs.never_stale)),
+    "latest/no-tail-wait": planted(latest, (Replica, "sync", bugs.without_tail_wait)),
+    "renewals/counters-again": planted(renewals, *bugs.COUNTERS_AGAIN),
+}

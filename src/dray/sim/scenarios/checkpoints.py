@@ -23,11 +23,13 @@ from dray.machine.step import Applied
 from dray.replica.checkpointer import Checkpointer
 from dray.replica.checkpoints import CheckpointStore, MemoryCheckpoints, newest_machine
 from dray.replica.fold import Folder, InlineFolder, fold_to
-from dray.replica.writer import Timing
-from dray.sim.brokers import Broker, Cluster
+from dray.replica.writer import Timing, Writer
+from dray.sim.brokers import TOPIC, Broker, Cluster
 from dray.sim.log import LogEntry
 from dray.sim.nemesis import crash, partition, pause, rough_weather
 from dray.sim.network import ROUGH
+from dray.sim.planted import Scenario, planted
+from dray.sim.planted import checkpoints as bugs
 from dray.sim.scenarios.appends import run
 from dray.sim.world import World
 
@@ -61,6 +63,9 @@ class Notary:
         self._cluster = cluster
         self._store = store
         self._checked: set[int] = set()
+        self._machine = Machine()
+        self._folded = 0
+        """How many entries the machine has: the log is long, and looked at with every trim."""
         self.trims = 0
         cluster.log.on_trim = self.trimmed
 
@@ -75,15 +80,17 @@ class Notary:
 
     def check(self) -> None:
         wanted = {position: data for position, data in self._store.loadable().items() if position not in self._checked}
-        machine = Machine()
-        for entry in self._cluster.log.history:
-            if not wanted:
-                return
-            machine.apply(entry.position, entry.entry)
+        if wanted and min(wanted) <= self._machine.position:  # made before one that was confirmed sooner
+            self._machine, self._folded = Machine(), 0
+        history = self._cluster.log.history
+        while wanted and self._folded < len(history):
+            entry = history[self._folded]
+            self._folded += 1
+            self._machine.apply(entry.position, entry.entry)
             data = wanted.pop(entry.position, None)
             if data is not None:
                 self._checked.add(entry.position)
-                same = checkpoint.dump(machine) == data
+                same = checkpoint.dump(self._machine) == data
                 self._cluster.world.check(same, "a checkpoint is not the fold of its log", position=entry.position)
 
 
@@ -112,7 +119,7 @@ async def _chatter(broker: Broker) -> None:
         await broker.process.clock.sleep(0.3)
         count += 1
         with suppress(DrayError):
-            await broker.commit(f"chatter of {broker.process.name}", count)
+            await broker.commit(TOPIC, f"chatter of {broker.process.name}", count)
 
 
 async def checkpoints(world: World) -> None:
@@ -120,7 +127,7 @@ async def checkpoints(world: World) -> None:
     dice = world.dice("checkpoints")
     store = MemoryCheckpoints()
     damaged = dice.choice([None, None, None, "node-0", "node-1"])
-    cluster = Cluster(world, checkpoints=store, timing=None if damaged else dice.choice([None, PATIENT, PATIENT]))
+    cluster = Cluster(world, checkpoints={0: store}, timing=None if damaged else dice.choice([None, PATIENT, PATIENT]))
     cluster.patience = 150.0
     notary = Notary(cluster, store)
 
@@ -141,3 +148,11 @@ async def checkpoints(world: World) -> None:
         cluster.truth.watchers.append(_Cutter(cluster).look)
     await run(world, cluster, lambda: faults, work_seconds=WORK_SECONDS)
     notary.check()
+
+
+SCENARIOS: Final[dict[str, Scenario]] = {"checkpoints": checkpoints}
+
+PLANTED: Final[dict[str, Scenario]] = {
+    "checkpoints/trusts-dead-after-a-jump": planted(checkpoints, (Writer, "jumped", bugs.trusts_dead_after_a_jump)),
+    "checkpoints/nobody-compares": planted(checkpoints, (Checkpointer, "_refold", bugs.refold_by_reading)),
+}

@@ -1,8 +1,8 @@
 """Garbage: what may be deleted from the bucket, and that it is.
 
-Streams are written, cut from the front by size, time and DeleteRecords, and
-closed; long readers hold pins; a collector in every broker marks, deletes and
-reports; a sweeper looks for orphans by the log id and session in their names.
+Topics are written, cut from the front by size, time and DeleteRecords, and
+deleted; long readers hold pins; the retention of every broker looks every few
+seconds; puts are hedged, and the one that comes too late is deleted again.
 Everything crashes, sleeps and is cut off at any step, and another log's
 objects lie in the same bucket.
 
@@ -15,155 +15,122 @@ are gone (R-106, R-112), and nothing of another log was touched.
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
 from random import Random
 from typing import Final
 
 from dray.errors import DrayError
 from dray.machine.command import Command
-from dray.machine.garbage import Gone, MarkDeleting, Pin, Unpin
-from dray.machine.machine import Machine
+from dray.machine.garbage import Objects, Pin, Unpin
 from dray.machine.names import LogId, ObjectId, SessionId, WalId, parse_wal_id, wal_id
-from dray.machine.sessions import Swept
+from dray.machine.sessions import Sessions
 from dray.machine.step import Applied
-from dray.machine.streams import CloseStream, FloorReason, RaiseFloor
+from dray.machine.streams import FloorReason, RaiseFloor, Streams
 from dray.machine.verdict import DONE
+from dray.objects.paths import WalName
 from dray.replica.writer import Timing
-from dray.sim.brokers import LOG_ID, PREFIX, Broker, Cluster, path_of
+from dray.retention.orphans import Orphans
+from dray.retention.settings import RetentionSettings
+from dray.sim.brokers import SETTINGS, Broker, Cluster, log_id
 from dray.sim.log import LogEntry
 from dray.sim.nemesis import Nemesis, crash, partition, pause, rough_weather
 from dray.sim.network import ROUGH
+from dray.sim.planted import Scenario, planted
+from dray.sim.planted import garbage as bugs
+from dray.sim.planted.sessions import EXPIRED_MAY_WRITE
+from dray.sim.process import EPOCH_MS
 from dray.sim.scenarios.appends import PROGRESS_SECONDS, finish
 from dray.sim.workload import Workload
 from dray.sim.world import World
+from dray.topics.errors import UnknownTopic
 
 WORK_SECONDS: Final = 90.0
 GRACE_MS: Final = 5_000
-ORPHAN_TTL_MS: Final = 5_000
+ORPHAN_TTL_MS: Final = 80_000
+"""Longer than a put may be under way: what lands after its session was swept stays."""
 QUICK: Final = Timing(ttl_ms=6_000, keepalive_ms=2_000, settle_ms=6_000)
 CLEAN_SECONDS: Final = 3 * 3_600.0
 OTHER_LOG: Final = LogId(b"another!")
-COLLECT_EVERY: Final = 2.0
-_BATCH: Final = 50
+DOOMED: Final = "doomed"
+EAGER: Final = replace(
+    SETTINGS,
+    retention=RetentionSettings(
+        interval=timedelta(seconds=2),
+        grace=timedelta(milliseconds=GRACE_MS),
+        sweep_interval=timedelta(seconds=5),
+        orphan_ttl=timedelta(milliseconds=ORPHAN_TTL_MS),
+        expiry_interval=timedelta(seconds=5),
+    ),
+)
+"""Retention that looks every few seconds, and does not wait."""
 
 
-def name_of(path: str) -> WalId:
-    """The walId in a path."""
-    return WalId(bytes.fromhex(path.removeprefix(PREFIX)))
-
-
-class Collector:
-    """The least that a garbage service does; any broker goes on where another stopped."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._replica = broker.replica
-        self._objects = broker.objects
-        self._clock = broker.process.clock
-
-    async def run(self) -> None:
-        """All steps, each at its own pace: none waits for the log on behalf of another."""
-        async with asyncio.TaskGroup() as group:
-            for step in (self.mark, self.delete, self.sweep):
-                group.create_task(self._repeat(step))
-
-    async def _repeat(self, step: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            await self._clock.sleep(COLLECT_EVERY)
-            with suppress(DrayError):  # whatever was done stays done; the rest is found again
-                await step()
-
-    async def mark(self) -> None:
-        due = self._replica.machine.objects.due(GRACE_MS, _BATCH)
-        if due:
-            await self._replica.propose(MarkDeleting(objects=tuple(due), grace_ms=GRACE_MS))
-
-    async def delete(self) -> None:
-        """Only what the log calls deleting is deleted (X4), and only while it is the log that was read (Q6)."""
-        await self._replica.sync()
-        known = self._replica.machine.objects
-        gone = []
-        for number in known.deleting(_BATCH):
-            found = known.find(number)
-            if found is not None:
-                await self._objects.delete(path_of(found.wal_id))
-                gone.append(number)
-        if gone:
-            await self._replica.propose(Gone(objects=tuple(gone)))
-
-    async def sweep(self) -> None:
-        """Delete what ended sessions of this log put and never committed (R-106)."""
-        await self._replica.sync()  # a log that was rolled back is noticed before anything goes (Q6)
-        machine = self._replica.machine
-        left: set[SessionId] = set()
-        names = [name_of(found.path) async for found in self._objects.list(PREFIX)]
-        for name in names:
-            parts = parse_wal_id(name)
-            if self.is_orphan(machine, name):
-                if self.is_old(machine, parts.session):
-                    await self._objects.delete(path_of(name))
-                else:
-                    left.add(parts.session)
-        done = [number for number in sorted(machine.sessions.ended) if self.is_old(machine, number)]
-        swept = tuple(number for number in done if number not in left)
-        if swept:
-            await self._replica.propose(Swept(sessions=swept))
-
-    def is_orphan(self, machine: Machine, name: WalId) -> bool:
-        """Of this log, of an ended session, and unknown: it can never be committed (design 4)."""
-        parts = parse_wal_id(name)
-        if parts.log_id != machine.log_id or not machine.sessions.is_ended(parts.session):
-            return False
-        return parts.counter not in machine.objects.counters_of(machine.log_id, parts.session)
-
-    def is_old(self, machine: Machine, session: SessionId) -> bool:
-        """A session that was swept before is old enough."""
-        ended = machine.sessions.ended.get(session)
-        return ended is None or machine.time_ms - ended.time_ms >= ORPHAN_TTL_MS
+def name_of(path: str) -> tuple[int, WalId]:
+    """The domain and the walId in a path."""
+    name = WalName.parse(path)
+    return name.domain, WalId(name.wal_id)
 
 
 class Warden:
-    """Sees every deletion and holds it against the log as it is at that moment."""
+    """Looks at every deletion at the moment it happens."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._world = cluster.world
-        self._truth = cluster.truth
-        self._pinned: dict[tuple[int, str], set[int]] = {}
-        self._numbers: dict[WalId, int] = {}
-        """Every object that was ever committed."""
-        self._numbered = 0
-        cluster.truth.watchers.append(self.look)
+        self._truths = cluster.truths
+        self._pinned: dict[tuple[int, int, str], set[int]] = {}
+        self._numbers: dict[tuple[int, WalId], int] = {}
+        """Every object that was ever committed, by domain."""
+        self._numbered = dict.fromkeys(cluster.truths, 0)
+        self._sessions = {domain: truth.machine.sessions.newest for domain, truth in cluster.truths.items()}
+        self._given_up: set[tuple[int, WalId]] = set()
+        """What its own writer deleted: it must never be committed (PR4)."""
+        for domain, truth in cluster.truths.items():
+            truth.watchers.append(partial(self.look, domain))
         cluster.bucket.on_delete = self.deleted
 
-    def look(self, entry: LogEntry, _applied: Applied) -> None:
+    def look(self, domain: int, _entry: LogEntry, applied: Applied) -> None:
         """Remember what was ever committed, and what each pin protects when it is set."""
-        objects = self._truth.machine.objects
-        for number in range(self._numbered, objects.next):
+        objects, newest = self._truths[domain].machine.objects, self._truths[domain].machine.sessions.newest
+        dense = self._sessions[domain] <= newest <= self._sessions[domain] + 1  # Q1
+        self._world.check(dense, "a session id was left out", newest=newest, before=self._sessions[domain])
+        self._sessions[domain] = newest
+        for number in range(self._numbered[domain], objects.next):
             found = objects.find(ObjectId(number))
             if found is not None:
-                self._numbers[found.wal_id] = number
-        self._numbered, pins = objects.next, objects.pins
-        for key in [key for key in self._pinned if key not in pins]:
+                name = (domain, found.wal_id)
+                self._numbers[name] = number
+                own = parse_wal_id(found.wal_id).session == applied.session  # Q3
+                self._world.check(own, "a session committed another one's object", session=applied.session)
+                self._world.check(name not in self._given_up, "a deleted object was committed", wal_id=found.wal_id)
+        self._numbered[domain], pins = objects.next, objects.pins
+        for key in [key for key in self._pinned if key[0] == domain and key[1:] not in pins]:
             del self._pinned[key]
-        for key in pins:
-            if key not in self._pinned:
-                self._pinned[key] = self.referenced()
+        for session, pin in pins:
+            if (domain, session, pin) not in self._pinned:
+                self._pinned[domain, session, pin] = self.referenced(domain)
 
-    def referenced(self) -> set[int]:
+    def referenced(self, domain: int) -> set[int]:
         """Objects that rows name, by the rows themselves, not by any count."""
-        streams = self._truth.machine.streams.all()
+        streams = self._truths[domain].machine.streams.all()
         return {owner for stream in streams for owner in stream.index.objects(len(stream.index))}
 
     def deleted(self, path: str, by: str) -> None:
-        name = name_of(path)
+        domain, name = name_of(path)
         parts = parse_wal_id(name)
-        machine = self._truth.machine
-        check = self._world.check
-        check(parts.log_id == LOG_ID, "an object of another log was deleted", path=path, by=by)
-        number = self._numbers.get(name, -1)
-        check(number not in self.referenced(), "an object that a row names was deleted", path=path, by=by)
+        machine, check = self._truths[domain].machine, self._world.check
+        check(parts.log_id == log_id(domain), "an object of another log was deleted", path=path, by=by)
+        number = self._numbers.get((domain, name), -1)
+        check(number not in self.referenced(domain), "an object that a row names was deleted", path=path, by=by)
         for key, protected in self._pinned.items():
-            check(number not in protected, "an object that a pin needs was deleted", path=path, by=by, pin=key)
-        over = number >= 0 or parts.session not in machine.sessions.live  # X5: never committed again
-        check(over, "an object was deleted that its writer may commit", path=path, by=by)
+            needed = key[0] == domain and number in protected
+            check(not needed, "an object that a pin needs was deleted", path=path, by=by, pin=key)
+        writer = machine.sessions.live.get(parts.session)
+        if number < 0 and writer is not None:
+            # X5: who is not its writer cannot know that it will not be committed.
+            check(writer.name == by, "an object was deleted that its writer may commit", path=path, by=by)
+            self._given_up.add((domain, name))
 
 
 class _Sleeper:
@@ -182,18 +149,20 @@ class _Sleeper:
 
 async def garbage(world: World) -> None:
     """R-106..R-113, R-199, R-200"""
-    cluster = Cluster(world, min_grace_ms=GRACE_MS, timing=QUICK)
+    cluster = Cluster(world, min_grace_ms=GRACE_MS, timing=QUICK, settings=EAGER)
     Warden(cluster)
     cluster.bucket.on_put = _Sleeper(cluster).put
     workload = Workload(cluster, pause=1.5)
     workload.may_vanish = True
-    cluster.beside.append(lambda broker: Collector(broker).run())
-    for number in range(5):
-        await cluster.bucket.put(path_of(wal_id(OTHER_LOG, SessionId(1 + number % 3), number)), b"not ours")
+    foreign = [_foreign(number) for number in range(5)]
+    for path in foreign:
+        await cluster.bucket.put(path, b"not ours")
     cluster.start()
-    await world.within(PROGRESS_SECONDS, cluster.create_topic(4), "a topic is created in fair weather")
+    kept = cluster.create_topic(3, retention_ms="20000", retention_bytes="1200")
+    await world.within(PROGRESS_SECONDS, kept, "a topic is created in fair weather")
+    await world.within(PROGRESS_SECONDS, cluster.create_topic(1, DOOMED), "a second topic is created")
     workload.start(plain=3, idempotent=1, readers=1, committers=0)
-    for number, client in enumerate((_cut, _cut, _close_one, _pin)):
+    for number, client in enumerate((_cut, _cut, _delete_topic, _pin)):
         world.network.start(client(workload, world.dice(f"garbage/{number}")))
     nemesis = Nemesis(world, [crash(), pause(), partition(), rough_weather(ROUGH)], period=10.0)
     world.network.start(nemesis.run())
@@ -201,30 +170,39 @@ async def garbage(world: World) -> None:
     nemesis.heal()
     workload.history.working = False
     await finish(world, cluster, workload)
-    await world.within(CLEAN_SECONDS, _until_clean(world, cluster), "the bucket is clean after heal")
-    world.check(len(await cluster.bucket.names(path_of(WalId(OTHER_LOG)))) == 5, "objects of another log are gone")
+    await world.within(CLEAN_SECONDS, until_clean(cluster), "the bucket is clean after heal")
+    world.check(set(foreign) <= set(await cluster.bucket.names()), "objects of another log are gone")
     world.check(bool(cluster.bucket.deletions), "nothing was deleted: the run proves nothing")
 
 
-async def _until_clean(world: World, cluster: Cluster) -> None:
+def _foreign(number: int) -> str:
+    """An object of another log, whose session and counter are like ours."""
+    name = wal_id(OTHER_LOG, SessionId(1 + number % 3), number)
+    return WalName.of(zone="", domain=0, created_ms=EPOCH_MS, wal_id=name).path()
+
+
+async def until_clean(cluster: Cluster) -> None:
     """Dead objects and the orphans of ended sessions go, and nothing else (R-106, R-112)."""
     while cluster.truth.machine.objects.pins:  # a job whose unpin was lost has to say it again
         for broker in cluster.live():
             with suppress(DrayError):
                 await cluster.ask(_proposing(Unpin(pin="job")), broker=broker)
     while True:
-        machine = cluster.truth.machine
-        left = []
-        for path in await cluster.bucket.names():
-            parts = parse_wal_id(name_of(path))
-            own = parts.log_id == LOG_ID
-            if own and parts.session not in machine.sessions.live:
-                known = machine.objects.counters_of(LOG_ID, parts.session)
-                if parts.counter not in known:
-                    left.append(path)
-        if not left and not machine.objects.dead:
+        if not any(truth.machine.objects.dead for truth in cluster.truths.values()) and not await orphans(cluster):
             return
         await asyncio.sleep(5)
+
+
+async def orphans(cluster: Cluster) -> list[str]:
+    """What ended sessions have put and never committed, and is still there."""
+    left = []
+    for path in await cluster.bucket.names():
+        domain, name = name_of(path)
+        parts, machine = parse_wal_id(name), cluster.truths[domain].machine
+        ended = parts.log_id == machine.log_id and parts.session not in machine.sessions.live
+        if ended and parts.counter not in machine.objects.counters_of(machine.log_id, parts.session):
+            left.append(path)
+    return left
 
 
 def _proposing(*commands: Command) -> Callable[[Broker], Awaitable[object]]:
@@ -232,34 +210,35 @@ def _proposing(*commands: Command) -> Callable[[Broker], Awaitable[object]]:
 
 
 async def _cut(workload: Workload, dice: Random) -> None:
-    """Let log starts rise, for every reason there is."""
+    """Let log starts rise as DeleteRecords does; size and time are the service's."""
     cluster = workload.cluster
     while workload.history.working:
         await asyncio.sleep(dice.random() * 4)
         stream = dice.choice(cluster.streams)
-        end = workload.history.ends.get(stream, 0)
-        reason = dice.choice(list(FloorReason))
-        bound = {
-            FloorReason.TIME: 20_000,
-            FloorReason.SIZE: 600,
-            FloorReason.DELETE_RECORDS: dice.randint(0, end),
-        }[reason]
-        command = RaiseFloor(stream=stream, reason=reason, bound=bound, limit=dice.choice([1, 3, 3_000]))
+        bound = dice.randint(0, workload.history.ends.get(stream, 0))
+        command = RaiseFloor(
+            stream=stream, reason=FloorReason.DELETE_RECORDS, bound=bound, limit=dice.choice([1, 3, 3_000])
+        )
         try:
             await cluster.ask(_proposing(command))
         except DrayError:
             continue
 
 
-async def _close_one(workload: Workload, dice: Random) -> None:
-    """Close the last stream in slices, at some moment."""
+async def _delete_topic(workload: Workload, dice: Random) -> None:
+    """Delete the second topic at some moment."""
     await asyncio.sleep(dice.uniform(20, WORK_SECONDS))
     cluster = workload.cluster
-    stream = cluster.streams[-1]
     cluster.streams = cluster.streams[:-1]
-    while workload.history.working and cluster.truth.machine.streams.find(stream) is not None:
+
+    async def delete(broker: Broker) -> None:
+        await broker.services.topics.delete(await broker.services.topics.find(DOOMED))
+
+    while workload.history.working:
         try:
-            await cluster.ask(_proposing(CloseStream(stream=stream, limit=5)))
+            await cluster.ask(delete)
+        except UnknownTopic:
+            return
         except DrayError:
             await asyncio.sleep(1)
 
@@ -277,3 +256,14 @@ async def _pin(workload: Workload, dice: Random) -> None:
             workload.world.check(answer == [DONE], "an unpin was refused", answer=answer)
         except DrayError:
             continue
+
+
+SCENARIOS: Final[dict[str, Scenario]] = {"garbage": garbage}
+
+PLANTED: Final[dict[str, Scenario]] = {
+    "garbage/session-from-nonce": planted(garbage, (Sessions, "new_id", bugs.id_from_nonce)),
+    "garbage/expired-may-write": planted(garbage, *EXPIRED_MAY_WRITE),
+    "garbage/object-of-an-older-session": planted(garbage, (Streams, "owns", bugs.owns_any_session)),
+    "garbage/sweep-without-log-id": planted(garbage, (Orphans, "_sort", bugs.sorts_by_session_alone)),
+    "garbage/forgotten-row": planted(garbage, (Objects, "release", bugs.release_too_much)),
+}

@@ -21,9 +21,11 @@ from dray.machine.machine import Machine
 from dray.machine.sessions import SessionKind
 from dray.replica.replica import Replica
 from dray.replica.session import Identity
-from dray.sim.brokers import Broker, Cluster, genesis
-from dray.sim.disk import FakeDisk
+from dray.sim.brokers import Cluster, genesis
+from dray.sim.disk import FakeDisk, FakeFile
 from dray.sim.nemesis import Fault, Nemesis, Undo
+from dray.sim.planted import Scenario, planted
+from dray.sim.planted import local as bugs
 from dray.sim.process import Process
 from dray.sim.scenarios.appends import PROGRESS_SECONDS
 from dray.sim.workload import Workload
@@ -78,13 +80,11 @@ class LocalCluster(Cluster):
             entropy=process.entropy,
             timing=self.timing,
         )
-        async with replica.running():
-            self._check_shown(replica)
-            broker = Broker(process, replica, self.world.reach_bucket(process))
-            self.brokers[process.name] = broker
+        async with replica.running(), self.serving(process, {0: replica}):
             raise await self._until_failed(replica, log)
 
     async def _until_failed(self, replica: Replica, log: FileLog) -> BaseException:
+        self._check_shown(replica)
         while True:
             for failed in (replica.failed, log.failed):
                 if failed.done():
@@ -185,3 +185,15 @@ def _starter(node: Node) -> Undo:
             node.start()
 
     return undo
+
+
+SCENARIOS: Final[dict[str, Scenario]] = {"local": local}
+
+PLANTED: Final[dict[str, Scenario]] = {
+    "local/ack-before-sync": planted(local, (FakeFile, "sync", bugs.sync_later)),
+    "local/no-sync-at-open": planted(
+        local,
+        (FakeDisk, "open", bugs.open_without_sync),
+        (FakeDisk, "write_again", bugs.nothing_written_again),
+    ),
+}

@@ -14,6 +14,7 @@ import asyncio
 import struct
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import Final
 
 from dray.errors import Unavailable
@@ -21,6 +22,7 @@ from dray.log.port import BEFORE_ALL, LostReply, Position, Refused
 from dray.sim.log import FaultyLog, SharedLog
 from dray.sim.nemesis import Nemesis, clock_drift, clock_jump, crash, partition, pause, rough_weather
 from dray.sim.network import ROUGH
+from dray.sim.planted import Scenario
 from dray.sim.process import Process
 from dray.sim.world import World
 
@@ -192,3 +194,8 @@ def _compare(world: World, members: dict[str, Member], history: History) -> None
     for value, before in history.acked.items():
         if before:
             world.check(place[value] > reach[before - 1], "order in the log is not order in time", value=value)
+
+
+SCENARIOS: Final[dict[str, Scenario]] = {"ordering": ordering}
+
+PLANTED: Final[dict[str, Scenario]] = {f"ordering/{bug.value}": partial(ordering, bug=bug) for bug in Bug}

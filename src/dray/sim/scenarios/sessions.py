@@ -7,10 +7,11 @@ Three kinds of runs, one by each seed:
     clones   a running process is copied with its session, again and again
 
 Checked at every entry of the log: an ended session executes nothing (Q2);
-whoever was expired had been silent for a ttl (Q5); machine time never runs
-back, nor further than an hour beyond what has passed (Q7). In the end: an
-outage of the log expired nobody, no two processes hold one session, retention
-by time took nothing, and a dead holder's session ends within four ttl (R-049).
+whoever was expired had been silent for a ttl, and whoever serves was not (Q5,
+RP5); machine time never runs back, nor further than an hour beyond what has
+passed (Q7). In the end: an outage of the log expired nobody, no two processes
+hold one session, retention by time took nothing, and a dead holder's session
+ends within four ttl (R-049).
 """
 
 import asyncio
@@ -23,12 +24,15 @@ from dray.errors import DrayError
 from dray.machine import checkpoint
 from dray.machine.step import Applied, EndReason
 from dray.machine.streams import FloorReason, RaiseFloor
+from dray.machine.timeline import Timeline
 from dray.replica.errors import Superseded
-from dray.replica.writer import Timing
+from dray.replica.writer import Timing, Writer
 from dray.sim.brokers import Broker, Cluster
 from dray.sim.log import LogEntry
 from dray.sim.nemesis import Fault, Nemesis, Undo, clock_drift, clock_jump, crash, partition, pause, rough_weather
 from dray.sim.network import FAIR, ROUGH
+from dray.sim.planted import Scenario, planted
+from dray.sim.planted import sessions as bugs
 from dray.sim.process import EPOCH_MS, YEAR_MS, Process
 from dray.sim.scenarios.appends import PROGRESS_SECONDS, finish
 from dray.sim.workload import Workload
@@ -60,6 +64,7 @@ class Watch:
         most = EPOCH_MS + now * 1000 * (1 + DRIFT) + HOUR_MS + SLACK_MS
         self._world.check(time_ms <= most, "machine time ran away", hours=(time_ms - EPOCH_MS) / HOUR_MS)
         self._time_ms = time_ms
+        self._check_serving(now)
         for end in applied.ended:
             if end.reason is EndReason.EXPIRED:
                 self.expired += 1
@@ -70,6 +75,20 @@ class Watch:
                     session=end.session,
                     silent=silent,
                 )
+
+    def _check_serving(self, now: float) -> None:
+        """Whoever serves was heard within a ttl, by whichever clock (RP5)."""
+        for broker in self._cluster.live():
+            session = broker.replica.session
+            if session is None or not broker.serves:
+                continue
+            silent = now - self._cluster.truth.last_heard.get(session.id, now)
+            self._world.check(
+                silent <= self._cluster.timing.ttl_ms / 1000,
+                "a broker serves though nobody has heard it for a ttl",
+                node=broker.process.name,
+                silent=silent,
+            )
 
 
 async def sessions(world: World) -> None:
@@ -208,6 +227,17 @@ def _twin(cluster: Cluster, broker: Broker) -> Boot:
     async def boot(process: Process) -> None:
         replica = cluster.replica(process, cluster.connect(process), checkpoint.load(state), name=name)
         replica._writer._session = copy.copy(session)
-        await cluster.serve(process, replica)
+        await cluster.serve(process, {0: replica})
 
     return boot
+
+
+SCENARIOS: Final[dict[str, Scenario]] = {"sessions": sessions}
+
+PLANTED: Final[dict[str, Scenario]] = {
+    "sessions/expired-may-write": planted(sessions, *bugs.EXPIRED_MAY_WRITE),
+    "sessions/verdict-by-number": planted(sessions, (Writer, "is_mine", bugs.mine_by_number)),
+    "sessions/time-is-believed": planted(sessions, (Timeline, "open", bugs.time_is_believed)),
+    "sessions/serves-too-long": planted(sessions, (Writer, "fresh", bugs.fresh_for_too_long)),
+    "sessions/expire-in-an-outage": bugs.wall_time_observer(sessions),
+}

@@ -52,14 +52,6 @@ class AiokafkaKit:
             await admin.close()
         return ""
 
-    async def delete_topic(self, topic: str) -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap)
-        await _settled(admin.start())
-        try:
-            await _settled(admin.delete_topics([topic]))
-        finally:
-            await admin.close()
-
 
 class _Producer:
     def __init__(self, producer: AIOKafkaProducer) -> None:

@@ -67,10 +67,6 @@ class ConfluentKit:
         await _in_thread(lambda: futures[topic].result(_CALL_TIMEOUT_S))
         return ""
 
-    async def delete_topic(self, topic: str) -> None:
-        futures = self._admin.delete_topics([topic])
-        await _in_thread(lambda: futures[topic].result(_CALL_TIMEOUT_S))
-
 
 class _Producer:
     def __init__(self, producer: RdProducer, loop: asyncio.AbstractEventLoop, *, single_attempt: bool) -> None:

@@ -2,8 +2,11 @@
 
 from tests.peers.comparison.scenes import (
     batches,
+    classic_members,
+    consumer_members,
     fetching,
     framing,
+    group_admin,
     groups,
     idempotence,
     offsets_by_time,
@@ -20,4 +23,7 @@ SCENES = (
     *offsets_by_time.SCENES,
     *topics.SCENES,
     *groups.SCENES,
+    *classic_members.SCENES,
+    *consumer_members.SCENES,
+    *group_admin.SCENES,
 )

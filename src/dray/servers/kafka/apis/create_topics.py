@@ -13,7 +13,7 @@ import msgspec
 
 from dray.errors import DrayError
 from dray.pace import Pace
-from dray.replica.freshness import Freshness
+from dray.servers.kafka.asked import Asked
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
 from dray.servers.kafka.handler import PARTITIONS, Context, Endpoint, Services, check_count
 from dray.servers.kafka.messages.create_topics import (
@@ -24,16 +24,8 @@ from dray.servers.kafka.messages.create_topics import (
     CreateTopicsResponse,
 )
 from dray.topics import configs as topic_configs
-from dray.topics.errors import BadPartitions, BadReplication, BadTopicConfig, BadTopicName, TopicExists
 from dray.topics.service import NewTopic
 
-_CODES: Final = {
-    TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
-    BadTopicName: ErrorCode.INVALID_TOPIC_EXCEPTION,
-    BadPartitions: ErrorCode.INVALID_PARTITIONS,
-    BadReplication: ErrorCode.INVALID_REPLICATION_FACTOR,
-    BadTopicConfig: ErrorCode.INVALID_CONFIG,
-}
 _STEPS: Final = 10
 """Of one topic, whose answer tells all its configs."""
 _TOLD_TOPICS: Final = 1_000
@@ -46,7 +38,7 @@ async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopics
     check_count(len(request.topics))
     if sum(max(len(topic.assignments), topic.num_partitions) for topic in request.topics) > PARTITIONS:
         return refuse(request, ErrorCode.POLICY_VIOLATION, f"one request makes at most {PARTITIONS} partitions")
-    fresh, told = Freshness(), set[str]()
+    asked, told = Asked(context.services), set[str]()
     twice = {name for name, count in Counter(topic.name for topic in request.topics).items() if count > 1}
     results: list[CreatableTopicResult] = []
     pace = Pace()
@@ -54,7 +46,7 @@ async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopics
         if pace.is_due(_STEPS):
             await asyncio.sleep(0)
         if topic.name not in twice:
-            made = await _create(topic, context.services, fresh, validate_only=request.validate_only)
+            made = await _create(topic, context.services, asked, validate_only=request.validate_only)
             results.append(made if len(request.topics) <= _TOLD_TOPICS else msgspec.structs.replace(made, configs=()))
         elif topic.name not in told:
             told.add(topic.name)
@@ -63,24 +55,22 @@ async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopics
 
 
 async def _create(
-    asked: CreatableTopic, services: Services, fresh: Freshness, *, validate_only: bool
+    topic: CreatableTopic, services: Services, asked: Asked, *, validate_only: bool
 ) -> CreatableTopicResult:
     try:
-        wanted = _wanted(asked, services)
-        kept = services.topics.check(wanted)
+        wanted = _wanted(topic, services)
+        kept = asked.new(wanted)
         if validate_only:
-            await fresh.of(services.domains.catalog)
-            if services.domains.catalog.machine.topics.named(asked.name) is not None:
-                raise TopicExists("a topic of this name exists", topic=asked.name)
+            await asked.check_free(wanted.name)
             return _success(wanted, kept, bytes(16))
-        topic = await services.topics.create(wanted)
-        return _success(wanted, kept, topic.id)
+        made = await services.topics.create(wanted)
+        return _success(wanted, kept, made.id)
     except _BadAssignment as error:
-        return _failure(asked, ErrorCode.INVALID_REPLICA_ASSIGNMENT, str(error))
+        return _failure(topic, ErrorCode.INVALID_REPLICA_ASSIGNMENT, str(error))
     except _Ambiguous as error:
-        return _failure(asked, ErrorCode.INVALID_REQUEST, str(error))
+        return _failure(topic, ErrorCode.INVALID_REQUEST, str(error))
     except DrayError as error:
-        return _failure(asked, _CODES.get(type(error), code_for(error, Family.ADMIN)), str(error))
+        return _failure(topic, code_for(error, Family.ADMIN), str(error))
 
 
 class _BadAssignment(Exception):

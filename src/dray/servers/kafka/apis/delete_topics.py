@@ -11,7 +11,7 @@ from dray.errors import DrayError
 from dray.machine.names import TopicId
 from dray.machine.topics import Topic
 from dray.pace import Pace
-from dray.replica.freshness import Freshness
+from dray.servers.kafka.asked import Asked
 from dray.servers.kafka.codec import ZERO_UUID
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Endpoint, Services, check_count
@@ -21,24 +21,22 @@ from dray.servers.kafka.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from dray.topics.errors import UnknownTopic
 
 
 async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
     """Whatever is named twice, be it once by name and once by id, is not deleted and answered once, as by Kafka."""
-    named = _asked(request)
+    named = _named(request)
     check_count(len(named))
-    fresh, pace = Freshness(), Pace()
-    asked = list({(one.name, one.topic_id): one for one in named}.values())
+    asked, pace = Asked(context.services), Pace()
     counts = Counter((one.name, one.topic_id) for one in named)
     found: list[Topic | DeletableTopicResult] = []
-    for one in asked:
+    for one in {(one.name, one.topic_id): one for one in named}.values():
         if counts[one.name, one.topic_id] > 1:
             found.append(_result(one, ErrorCode.INVALID_REQUEST, "the request names this topic twice"))
         elif (one.name is None) == (one.topic_id == ZERO_UUID):
             found.append(_result(one, ErrorCode.INVALID_REQUEST, "name a topic either by name or by id"))
         else:
-            found.append(await _find(one, context.services, fresh))
+            found.append(await _find(one, asked))
         if pace.is_due():
             await asyncio.sleep(0)
     times = Counter(topic.id for topic in found if isinstance(topic, Topic))
@@ -55,19 +53,13 @@ async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopics
     return DeleteTopicsResponse(responses=results)
 
 
-def _asked(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
+def _named(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
     return [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
 
 
-async def _find(one: DeleteTopicState, services: Services, fresh: Freshness) -> Topic | DeletableTopicResult:
-    by_id = one.topic_id != ZERO_UUID
+async def _find(one: DeleteTopicState, asked: Asked) -> Topic | DeletableTopicResult:
     try:
-        if one.name is not None:
-            return await services.topics.find(one.name, fresh)
-        return await services.topics.find_id(TopicId(one.topic_id), fresh)
-    except UnknownTopic as error:
-        code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return _result(one, code, str(error))
+        return await (asked.topic_of_id(one.topic_id) if one.name is None else asked.topic(one.name))
     except DrayError as error:
         return _result(one, code_for(error, Family.ADMIN), str(error))
 
@@ -78,8 +70,6 @@ async def _delete(topic: Topic, services: Services, *, twice: bool) -> Deletable
         return _result(told, ErrorCode.INVALID_REQUEST, "the request names this topic twice")
     try:
         await services.topics.delete(topic)
-    except UnknownTopic as error:
-        return _result(told, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(error))
     except DrayError as error:
         return _result(told, code_for(error, Family.ADMIN), str(error))
     return DeletableTopicResult(name=topic.name, topic_id=topic.id, error_message=None)
@@ -90,7 +80,7 @@ def _result(one: DeleteTopicState, code: ErrorCode, message: str | None = None) 
 
 
 def refuse(request: DeleteTopicsRequest, code: ErrorCode) -> DeleteTopicsResponse:
-    return DeleteTopicsResponse(responses=[_result(one, code) for one in _asked(request)])
+    return DeleteTopicsResponse(responses=[_result(one, code) for one in _named(request)])
 
 
 ENDPOINT: Final = Endpoint(handle=handle, refuse=refuse)

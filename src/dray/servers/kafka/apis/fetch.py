@@ -9,15 +9,13 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from dray.errors import DrayError, Kind
-from dray.fetch.errors import OffsetOutOfRange, StreamGone
+from dray.errors import DrayError
 from dray.fetch.plan import PartitionRead
 from dray.fetch.service import Fetched, PartitionData
-from dray.machine.names import TopicId
 from dray.machine.topics import Topic
 from dray.pace import Pace
-from dray.replica.freshness import Freshness
 from dray.servers.kafka import telemetry
+from dray.servers.kafka.asked import Asked
 from dray.servers.kafka.epochs import UNCHECKED, epoch_error
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Endpoint, Services, check_count
@@ -29,7 +27,6 @@ from dray.servers.kafka.messages.fetch import (
     FetchTopic,
 )
 from dray.servers.kafka.messages.fetch import PartitionData as PartitionAnswer
-from dray.topics.errors import UnknownTopic
 
 _FIRST_WITH_IDS: Final = 13
 _NO_SESSION: Final = (-1, 0)
@@ -41,10 +38,10 @@ async def handle(request: FetchRequest, context: Context) -> FetchResponse:
     if request.session_epoch not in _NO_SESSION:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     check_count(sum(len(topic.partitions) for topic in request.topics))
-    fresh, pace = Freshness(), Pace()
+    asked, pace = Asked(context.services), Pace()
     places: list[tuple[FetchTopic, list[PartitionRead | ErrorCode]]] = []
     for topic in _folded(request.topics):
-        places.append((topic, await _reads(topic, context, fresh, pace)))
+        places.append((topic, await _reads(topic, context, asked, pace)))
         if pace.is_due():
             await asyncio.sleep(0)
     reads = [read for _, found in places for read in found if isinstance(read, PartitionRead)]
@@ -109,46 +106,34 @@ async def _partitions(
     return partitions
 
 
-async def _reads(asked: FetchTopic, context: Context, fresh: Freshness, pace: Pace) -> list[PartitionRead | ErrorCode]:
-    services, by_id = context.services, context.version >= _FIRST_WITH_IDS
-    unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+async def _reads(wanted: FetchTopic, context: Context, asked: Asked, pace: Pace) -> list[PartitionRead | ErrorCode]:
+    by_id = context.version >= _FIRST_WITH_IDS
     try:
-        topic = await _find(asked, services, fresh, by_id=by_id)
-    except UnknownTopic:
-        return [unknown for _ in asked.partitions]
+        topic = await (asked.topic_of_id(wanted.topic_id) if by_id else asked.topic(wanted.topic))
     except DrayError as error:
-        return [code_for(error, Family.DATA) for _ in asked.partitions]
+        return [code_for(error, Family.DATA) for _ in wanted.partitions]
     reads = []
-    for partition in asked.partitions:
-        reads.append(await _read(topic, partition, services, fresh))
+    for partition in wanted.partitions:
+        reads.append(await _read(topic, partition, context.services, asked))
         if pace.is_due():
             await asyncio.sleep(0)
     return reads
 
 
-async def _find(asked: FetchTopic, services: Services, fresh: Freshness, *, by_id: bool) -> Topic:
-    if by_id:
-        return services.topics.peek_id(TopicId(asked.topic_id)) or await services.topics.find_id(
-            TopicId(asked.topic_id), fresh
-        )
-    return services.topics.peek(asked.topic) or await services.topics.find(asked.topic, fresh)
-
-
-async def _read(topic: Topic, asked: FetchPartition, services: Services, fresh: Freshness) -> PartitionRead | ErrorCode:
-    if not 0 <= asked.partition < topic.visible:
-        await fresh.of(services.domains.catalog)
-        if not 0 <= asked.partition < topic.visible:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    stream = topic.streams[asked.partition]
-    named = max(UNCHECKED, asked.current_leader_epoch)  # any negative one names none here, as in Kafka
+async def _read(topic: Topic, wanted: FetchPartition, services: Services, asked: Asked) -> PartitionRead | ErrorCode:
+    try:
+        stream = await asked.stream(topic, wanted.partition)
+    except DrayError as error:
+        return code_for(error, Family.DATA)
+    named = max(UNCHECKED, wanted.current_leader_epoch)  # any negative one names none here, as in Kafka
     return epoch_error(named, services.routing.epoch(stream)) or PartitionRead(
-        stream=stream, offset=asked.fetch_offset, max_bytes=asked.partition_max_bytes
+        stream=stream, offset=wanted.fetch_offset, max_bytes=wanted.partition_max_bytes
     )
 
 
 def _answer(asked: FetchPartition, found: PartitionData, aborted: tuple[()] | None) -> PartitionAnswer:
     if not isinstance(found, Fetched):
-        return _refusal(asked, _code(found.error))
+        return _refusal(asked, code_for(found.error, Family.DATA))
     return PartitionAnswer(
         partition_index=asked.partition,
         high_watermark=found.end,
@@ -157,16 +142,6 @@ def _answer(asked: FetchPartition, found: PartitionData, aborted: tuple[()] | No
         aborted_transactions=aborted,
         records=found.parts,
     )
-
-
-def _code(error: DrayError) -> ErrorCode:
-    if isinstance(error, OffsetOutOfRange):
-        return ErrorCode.OFFSET_OUT_OF_RANGE
-    if isinstance(error, StreamGone):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if error.kind is Kind.CORRUPT:
-        return ErrorCode.KAFKA_STORAGE_ERROR  # retriable: nothing is skipped, an operator may bring the object back
-    return code_for(error, Family.DATA)
 
 
 def _refusal(asked: FetchPartition, code: ErrorCode) -> PartitionAnswer:

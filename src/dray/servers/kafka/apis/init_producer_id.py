@@ -6,8 +6,6 @@ no client retries (E-1 of the checklist: 42).
 
 from typing import Final
 
-from dray.errors import Unavailable
-from dray.machine.producer_ids import AllocateProducerId, ProducerAllocated
 from dray.servers.kafka.error_codes import ErrorCode
 from dray.servers.kafka.handler import Context, Endpoint
 from dray.servers.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -19,10 +17,7 @@ async def handle(request: InitProducerIdRequest, context: Context) -> InitProduc
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return refuse(request, ErrorCode.INVALID_REQUEST)
     # An id that the client already has is not bumped: Kafka too gives a new one to whoever is not transactional.
-    (verdict,) = await context.services.domains.catalog.propose(AllocateProducerId())
-    if not isinstance(verdict, ProducerAllocated):
-        raise Unavailable("no producer id could be given", verdict=verdict)
-    return InitProducerIdResponse(producer_id=verdict.producer_id, producer_epoch=0)
+    return InitProducerIdResponse(producer_id=await context.services.produce.new_producer(), producer_epoch=0)
 
 
 def refuse(request: InitProducerIdRequest, code: ErrorCode) -> InitProducerIdResponse:

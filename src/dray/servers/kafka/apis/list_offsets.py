@@ -8,11 +8,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from dray.errors import DrayError, Kind
-from dray.fetch.errors import StreamGone
+from dray.errors import DrayError
 from dray.machine.names import StreamId
+from dray.machine.topics import Topic
 from dray.pace import Pace
 from dray.replica.freshness import Freshness
+from dray.servers.kafka.asked import Asked
 from dray.servers.kafka.epochs import epoch_error
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Endpoint, Services, check_count
@@ -24,7 +25,6 @@ from dray.servers.kafka.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
-from dray.topics.errors import UnknownTopic
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -38,11 +38,11 @@ _SINCE: Final = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LA
 
 async def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
     check_count(sum(len(topic.partitions) for topic in request.topics))
-    fresh, pace = Freshness(), Pace()
+    asked, pace = Asked(context.services), Pace()
     topics, twice = _told_apart(request.topics)
     answers = {}
     for topic in topics:
-        answers[topic.name] = await _partitions(topic, context, fresh, pace)
+        answers[topic.name] = await _partitions(topic, context, asked, pace)
         if pace.is_due():
             await asyncio.sleep(0)
     for name, found in twice.items():
@@ -71,45 +71,39 @@ def _told_apart(
 
 
 async def _partitions(
-    asked: ListOffsetsTopic, context: Context, fresh: Freshness, pace: Pace
+    wanted: ListOffsetsTopic, context: Context, asked: Asked, pace: Pace
 ) -> list[ListOffsetsPartitionResponse]:
-    services = context.services
     try:
-        topic = await services.topics.find(asked.name, fresh)
-        if any(not 0 <= one.partition_index < topic.visible for one in asked.partitions):
-            await fresh.of(services.domains.catalog)
-    except UnknownTopic:
-        return [_refusal(one, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for one in asked.partitions]
+        topic = await asked.topic(wanted.name)
     except DrayError as error:
-        return [_refusal(one, code_for(error, Family.DATA)) for one in asked.partitions]
+        code = code_for(error, Family.DATA)
+        return [_refusal(one, code) for one in wanted.partitions]
     answers = []
-    for one in asked.partitions:
-        if not 0 <= one.partition_index < topic.visible:
-            answers.append(_refusal(one, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        elif wrong := epoch_error(one.current_leader_epoch, services.routing.epoch(topic.streams[one.partition_index])):
-            answers.append(_refusal(one, wrong))
-        elif one.timestamp < 0 and context.version < _SINCE.get(one.timestamp, 1 << 15):
-            answers.append(_refusal(one, ErrorCode.UNSUPPORTED_VERSION))
-        else:
-            answers.append(await _answer(one, topic.streams[one.partition_index], services, fresh))
+    for one in wanted.partitions:
+        answers.append(await _answer(topic, one, context, asked))
         if pace.is_due():
             await asyncio.sleep(0)
     return answers
 
 
 async def _answer(
-    asked: ListOffsetsPartition, stream: StreamId, services: Services, fresh: Freshness
+    topic: Topic, wanted: ListOffsetsPartition, context: Context, asked: Asked
 ) -> ListOffsetsPartitionResponse:
+    routing = context.services.routing
     try:
-        offset, timestamp = await _look_up(asked.timestamp, stream, services, fresh)
-    except StreamGone:
-        return _refusal(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        stream = await asked.stream(topic, wanted.partition_index)
+        if wrong := epoch_error(wanted.current_leader_epoch, routing.epoch(stream)):
+            return _refusal(wanted, wrong)
+        if wanted.timestamp < 0 and context.version < _SINCE.get(wanted.timestamp, 1 << 15):
+            return _refusal(wanted, ErrorCode.UNSUPPORTED_VERSION)
+        offset, timestamp = await _look_up(wanted.timestamp, stream, context.services, asked.fresh)
     except DrayError as error:
-        corrupt = error.kind is Kind.CORRUPT
-        return _refusal(asked, ErrorCode.KAFKA_STORAGE_ERROR if corrupt else code_for(error, Family.DATA))
-    epoch = services.routing.epoch(stream) if offset >= 0 else -1
+        return _refusal(wanted, code_for(error, Family.DATA))
     return ListOffsetsPartitionResponse(
-        partition_index=asked.partition_index, timestamp=timestamp, offset=offset, leader_epoch=epoch
+        partition_index=wanted.partition_index,
+        timestamp=timestamp,
+        offset=offset,
+        leader_epoch=routing.epoch(stream) if offset >= 0 else -1,
     )
 
 

@@ -8,11 +8,10 @@ import asyncio
 from typing import Final, TypeAlias
 
 from dray.errors import DrayError
-from dray.machine.names import TopicId
 from dray.pace import Pace
-from dray.replica.freshness import Freshness
+from dray.servers.kafka.asked import Asked
 from dray.servers.kafka.codec import ZERO_UUID
-from dray.servers.kafka.error_codes import ErrorCode
+from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Endpoint, check_count
 from dray.servers.kafka.messages.metadata import (
     MetadataRequest,
@@ -49,66 +48,63 @@ async def handle(request: MetadataRequest, context: Context) -> MetadataResponse
 
 
 async def _topics(request: MetadataRequest, context: Context) -> list[Described]:
-    services = context.services
-    asked, pace = request.topics, Pace()
-    if asked is None or (context.version == 0 and not asked):
-        await services.domains.catalog.sync()
-        everything: list[Described] = []
-        for topic in services.topics.visible():
-            everything.append(services.described.of(topic, context.version))
+    described = context.services.described
+    asked, pace = Asked(context.services), Pace()
+    answers: list[Described] = []
+    if request.topics is None or (context.version == 0 and not request.topics):
+        for topic in await asked.everything():
+            answers.append(described.of(topic, context.version))
             if pace.is_due():
                 await asyncio.sleep(0)
-        return everything
-    check_count(len(asked))
-    fresh, described = Freshness(), list[Described]()
-    seen: dict[tuple[str | None, bytes], MetadataRequestTopic] = {(one.name, one.topic_id): one for one in asked}
-    for one in seen.values():
-        described.append(await _one(one, request, context, fresh))
+        return answers
+    check_count(len(request.topics))
+    for one in {(one.name, one.topic_id): one for one in request.topics}.values():
+        answers.append(await _one(one, request, context, asked))
         if pace.is_due():
             await asyncio.sleep(0)
-    return described
+    return answers
 
 
-async def _one(asked: MetadataRequestTopic, request: MetadataRequest, context: Context, fresh: Freshness) -> Described:
+async def _one(wanted: MetadataRequestTopic, request: MetadataRequest, context: Context, asked: Asked) -> Described:
     services = context.services
-    if asked.topic_id != ZERO_UUID or asked.name is None:
+    if wanted.topic_id != ZERO_UUID or wanted.name is None:
         if context.version < _FIRST_WITH_IDS:
-            return _refusal(asked, ErrorCode.INVALID_REQUEST)
+            return _refusal(wanted, ErrorCode.INVALID_REQUEST)
         try:
-            topic = await services.topics.find_id(TopicId(asked.topic_id), fresh)
-        except UnknownTopic:
-            return _refusal(asked, ErrorCode.UNKNOWN_TOPIC_ID)
+            topic = await asked.topic_of_id(wanted.topic_id)
+        except UnknownTopic as error:
+            return _refusal(wanted, code_for(error, Family.ADMIN))
         return services.described.of(topic, context.version)
     try:
-        return services.described.of(await services.topics.find(asked.name, fresh), context.version)
-    except UnknownTopic:
-        pass
-    if not (request.allow_auto_topic_creation and services.auto_create):
-        return await _unknown(asked.name)
-    return await _create(asked.name, context)
+        return services.described.of(await asked.topic(wanted.name), context.version)
+    except UnknownTopic as error:
+        if request.allow_auto_topic_creation and services.auto_create:
+            return await _create(wanted.name, context, asked)
+        return _unknown(wanted.name, error)
 
 
-async def _unknown(name: str) -> MetadataResponseTopic:
+def _unknown(name: str, error: DrayError) -> MetadataResponseTopic:
+    """No topic of this name; or none can have it, which clients want to know."""
     try:
         check_name(name)
-    except BadTopicName:
-        return MetadataResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name)
-    return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
+    except BadTopicName as bad:
+        error = bad
+    return MetadataResponseTopic(error_code=code_for(error, Family.ADMIN), name=name)
 
 
-async def _create(name: str, context: Context) -> Described:
+async def _create(name: str, context: Context, asked: Asked) -> Described:
     """The topic is there when we answer: the client need not ask again."""
     services = context.services
     try:
-        topic = await services.topics.create(services.default_topic(name))
-    except TopicExists:
+        wanted = services.default_topic(name)
+        asked.new(wanted)
         try:
-            topic = await services.topics.find(name)
-        except UnknownTopic:  # another broker is making it
-            return MetadataResponseTopic(error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=name)
-    except BadTopicName:
-        return MetadataResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name)
-    except DrayError:
+            topic = await services.topics.create(wanted)
+        except TopicExists:
+            topic = await Asked(services).topic(name)
+    except BadTopicName as error:
+        return MetadataResponseTopic(error_code=code_for(error, Family.ADMIN), name=name)
+    except DrayError:  # such as: another broker is making it
         return MetadataResponseTopic(error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=name)
     return services.described.of(topic, context.version)
 

@@ -1,7 +1,7 @@
 """OffsetFetch (9): how far a consumer has come; answered after a sync.
 
-Left out: groups with members; a member or an epoch in the request is not
-looked at, since no group has any.
+A consumer group tells its members only in their epoch; whoever claims to be
+nobody is told everything, and classic groups ask nobody who it is.
 """
 
 import asyncio
@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from dray.errors import DrayError
-from dray.groups.errors import BadGroupId
-from dray.groups.offsets import FetchedOffset, Partition
+from dray.groups.offsets import NOTHING, Asker, FetchedOffset, Partition
 from dray.pace import Pace
-from dray.replica.freshness import Freshness
+from dray.servers.kafka.asked import Asked
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Endpoint, Services, check_count
 from dray.servers.kafka.messages.offset_fetch import (
@@ -26,19 +25,20 @@ from dray.servers.kafka.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from dray.topics.errors import UnknownTopic
 
 _FIRST_WITH_MANY: Final = 8
 _FIRST_WITH_ERROR: Final = 2
 
 
 async def handle(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
-    fresh = Freshness()
+    asked = Asked(context.services)
     if context.version >= _FIRST_WITH_MANY:
         check_count(max(len(request.groups), sum(_count(one.topics) for one in request.groups)))
-        return OffsetFetchResponse(groups=await _groups(request.groups, context.services, fresh))
+        return OffsetFetchResponse(groups=await _groups(request.groups, context.services, asked))
     only = _only_group(request)
     check_count(_count(only.topics))
-    answer = await _group(only, context.services, fresh)
+    answer = await _group(only, context.services, asked)
     if answer.error_code and context.version < _FIRST_WITH_ERROR:
         return refuse(request, ErrorCode(answer.error_code))
     return OffsetFetchResponse(
@@ -76,31 +76,43 @@ def _count(topics: Sequence[OffsetFetchRequestTopics] | None) -> int:
 
 
 async def _groups(
-    asked: Sequence[OffsetFetchRequestGroup], services: Services, fresh: Freshness
+    wanted: Sequence[OffsetFetchRequestGroup], services: Services, asked: Asked
 ) -> list[OffsetFetchResponseGroup]:
     answers, pace = [], Pace()
-    for one in asked:
-        answers.append(await _group(one, services, fresh))
+    for one in wanted:
+        answers.append(await _group(one, services, asked))
         if pace.is_due(1 + _count(one.topics)):
             await asyncio.sleep(0)
     return answers
 
 
-async def _group(asked: OffsetFetchRequestGroup, services: Services, fresh: Freshness) -> OffsetFetchResponseGroup:
+async def _group(wanted: OffsetFetchRequestGroup, services: Services, asked: Asked) -> OffsetFetchResponseGroup:
+    asker = Asker(member=wanted.member_id, epoch=wanted.member_epoch)
     try:
-        if asked.topics is None:
-            found = await services.offsets.fetch_all(asked.group_id, fresh)
+        if wanted.topics is None:
+            found = await services.offsets.fetch_all(wanted.group_id, asked.fresh, asker)
         else:
-            found = await services.offsets.fetch(
-                asked.group_id,
-                [Partition(topic=one.name, number=index) for one in asked.topics for index in one.partition_indexes],
-                fresh,
-            )
-    except BadGroupId:
-        return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=ErrorCode.INVALID_GROUP_ID)
+            named = await _named(wanted.topics, asked)
+            known = [partition for partition, exists in named.items() if exists]
+            committed = await services.offsets.fetch(wanted.group_id, known, asked.fresh, asker)
+            found = dict.fromkeys(named, NOTHING) | committed
     except DrayError as error:
-        return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code_for(error, Family.GROUP))
-    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=await _by_topic(found))
+        return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=code_for(error, Family.GROUP))
+    return OffsetFetchResponseGroup(group_id=wanted.group_id, topics=await _by_topic(found))
+
+
+async def _named(topics: Sequence[OffsetFetchRequestTopics], asked: Asked) -> dict[Partition, bool]:
+    """The partitions that a request names, and whether their topics exist."""
+    named: dict[Partition, bool] = {}
+    for one in topics:
+        try:
+            await asked.topic(one.name)
+        except UnknownTopic:
+            exists = False  # no error: nothing was committed
+        else:
+            exists = True
+        named |= {Partition(topic=one.name, number=number): exists for number in one.partition_indexes}
+    return named
 
 
 async def _by_topic(found: dict[Partition, FetchedOffset]) -> Sequence[OffsetFetchResponseTopics]:

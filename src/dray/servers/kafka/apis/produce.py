@@ -9,16 +9,14 @@ connection, which is how such a client learns of it.
 import asyncio
 from typing import Final
 
-from dray.errors import DrayError, Unavailable, Unknown
+from dray.errors import DrayError
 from dray.machine.topics import Topic
 from dray.pace import Pace
-from dray.produce.batches import NewBatch, Stored, received, stamped
-from dray.produce.errors import BadBatch, OutOfOrder, ProducerFenced, StreamGone, TimedOut
-from dray.produce.rules import TopicRules
-from dray.records import Validated, check_records, errors, inspect
-from dray.records.layout import Codec
-from dray.replica.freshness import Freshness
+from dray.produce.batches import NewBatch, Stored
+from dray.produce.intake import Checked, appended_ms
+from dray.records import InvalidBatch
 from dray.servers.kafka import telemetry
+from dray.servers.kafka.asked import Asked
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Disconnect, Endpoint, Services, check_count
 from dray.servers.kafka.messages.produce import (
@@ -31,29 +29,11 @@ from dray.servers.kafka.messages.produce import (
     TopicProduceResponse,
 )
 from dray.servers.kafka.plain import Plain
-from dray.topics.errors import UnknownTopic
 
 _ACKS: Final = (-1, 0, 1)
 _FIRST_WITH_ZSTD: Final = 7
 _STEP_BYTES: Final = 8 * 1024
 """Checking so many bytes of records takes about as long as all else about a batch."""
-_CODES: Final[tuple[tuple[type[DrayError], ErrorCode], ...]] = (
-    (errors.TooLarge, ErrorCode.MESSAGE_TOO_LARGE),
-    (errors.BadCrc, ErrorCode.CORRUPT_MESSAGE),
-    (errors.BadCodec, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
-    (errors.BadTimestamp, ErrorCode.INVALID_TIMESTAMP),
-    (errors.Transactional, ErrorCode.INVALID_TXN_STATE),
-    (errors.InvalidBatch, ErrorCode.INVALID_RECORD),
-    (BadBatch, ErrorCode.INVALID_RECORD),
-    (StreamGone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-    (UnknownTopic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-    (OutOfOrder, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
-    (ProducerFenced, ErrorCode.INVALID_PRODUCER_EPOCH),
-)
-
-
-class _UnsupportedZstd(DrayError):
-    """zstd before the version that knows it."""
 
 
 async def handle(request: ProduceRequest, context: Context) -> ProduceResponse | None:
@@ -62,8 +42,8 @@ async def handle(request: ProduceRequest, context: Context) -> ProduceResponse |
     if request.transactional_id is not None:
         return _unless_silent(request, _refused(request, ErrorCode.INVALID_TXN_STATE))
     check_count(sum(len(topic.partition_data) for topic in request.topic_data))
-    fresh, pace = Freshness(), Pace()
-    topics = [await _works(topic, context, fresh, pace) for topic in request.topic_data]
+    asked, pace = Asked(context.services), Pace()
+    topics = [await _works(topic, context, asked, pace) for topic in request.topic_data]
     # What may overlap is done; from here on batches keep the order in which their requests arrived (KP8).
     await context.turn.wait()
     timeout_ms = request.timeout_ms if request.acks else 0  # who wants no answer does not wait for one
@@ -80,24 +60,18 @@ async def handle(request: ProduceRequest, context: Context) -> ProduceResponse |
     return _unless_silent(request, ProduceResponse(responses=responses))
 
 
-async def _works(asked: TopicProduceData, context: Context, fresh: Freshness, pace: Pace) -> "list[_Work]":
-    found = await _find(asked.name, context.services, fresh)
+async def _works(data: TopicProduceData, context: Context, asked: Asked, pace: Pace) -> "list[_Work]":
+    topic: Topic | DrayError
+    try:
+        topic = await asked.topic(data.name)
+    except DrayError as error:
+        topic = error
     works = []
-    for partition in asked.partition_data:
-        works.append(await _prepare(found, partition, context, fresh))
+    for partition in data.partition_data:
+        works.append(await _prepare(topic, partition, context, asked))
         if pace.is_due(1 + len(partition.records or b"") // _STEP_BYTES):
             await asyncio.sleep(0)
     return works
-
-
-async def _find(name: str, services: Services, fresh: Freshness) -> Topic | DrayError:
-    topic = services.topics.peek(name)
-    if topic is not None:
-        return topic
-    try:
-        return await services.topics.find(name, fresh)
-    except DrayError as error:
-        return error
 
 
 class _Work:
@@ -105,14 +79,16 @@ class _Work:
 
     __slots__ = ("_batch", "_error", "_future", "_index", "_stamp_ms")
 
-    def __init__(
-        self, index: int, *, batch: NewBatch | None = None, stamp_ms: int = -1, error: DrayError | None = None
-    ) -> None:
+    def __init__(self, index: int, found: Checked | DrayError) -> None:
         self._index = index
-        self._batch = batch
-        self._stamp_ms = stamp_ms
-        self._error = error
         self._future: asyncio.Future[Stored] | None = None
+        self._batch: NewBatch | None = None
+        self._stamp_ms = -1
+        self._error: DrayError | None = None
+        if isinstance(found, DrayError):
+            self._error = found
+        else:
+            self._batch, self._stamp_ms = found
 
     def submit(self, services: Services, timeout_ms: int) -> None:
         if self._batch is None:
@@ -134,72 +110,37 @@ class _Work:
                 return PartitionProduceResponse(
                     index=self._index,
                     base_offset=stored.base_offset,
-                    log_append_time_ms=self._appended_ms(stored),
+                    log_append_time_ms=appended_ms(self._stamp_ms, stored),
                     log_start_offset=stored.log_start_offset,
                 )
         assert self._error is not None, "a batch is submitted or refused"
         return _failure(self._index, self._error)
 
-    def _appended_ms(self, stored: Stored) -> int:
-        """The time the broker gave it, which is an earlier one if it is a duplicate; -1: its producer's counts."""
-        return stored.timestamp_ms if self._stamp_ms >= 0 <= stored.timestamp_ms else self._stamp_ms
 
-
-async def _prepare(topic: Topic | DrayError, data: PartitionProduceData, context: Context, fresh: Freshness) -> _Work:
+async def _prepare(topic: Topic | DrayError, data: PartitionProduceData, context: Context, asked: Asked) -> _Work:
     """Everything that can be refused about a batch without asking the machine."""
-    services = context.services
     if isinstance(topic, DrayError):
-        return _Work(data.index, error=topic)
-    if not 0 <= data.index < topic.visible:
-        # Partitions are added through other brokers too: unknown is said only after a sync.
-        await fresh.of(services.domains.catalog)
-        if not 0 <= data.index < topic.visible:
-            return _Work(data.index, error=UnknownTopic("no such partition", topic=topic.name, partition=data.index))
-    rules = services.rules.of(topic)
-    now_ms = services.clock.wall_ms()
+        return _Work(data.index, topic)
     try:
-        validated = await _validate(data, rules, now_ms, context)
+        stream = await asked.stream(topic, data.index)
+        checked = await context.services.intake.check(
+            topic, stream, data.records or b"", owner=context.peer, knows_zstd=context.version >= _FIRST_WITH_ZSTD
+        )
     except DrayError as error:
-        return _Work(data.index, error=error)
-    stream = topic.streams[data.index]
-    if rules.batch.append_time:
-        return _Work(data.index, batch=stamped(stream, validated, now_ms), stamp_ms=now_ms)
-    return _Work(data.index, batch=received(stream, validated))
-
-
-async def _validate(data: PartitionProduceData, rules: TopicRules, now_ms: int, context: Context) -> Validated:
-    services = context.services
-    batch = inspect(data.records or b"", rules.batch)
-    if batch.codec is Codec.ZSTD and context.version < _FIRST_WITH_ZSTD:
-        raise _UnsupportedZstd("zstd needs version 7 of Produce", version=context.version)
-    if batch.is_compressed:
-        return await services.unpacking.run(context.peer, check_records, batch, rules.batch, services.scratch, now_ms)
-    return check_records(batch, rules.batch, services.scratch, now_ms)
+        return _Work(data.index, error)
+    return _Work(data.index, checked)
 
 
 def _failure(index: int, error: DrayError) -> PartitionProduceResponse:
-    code = _code(error)
+    code = code_for(error, Family.DATA)
     telemetry.count_partition_error("Produce", code)
-    blamed = error.blamed if isinstance(error, errors.InvalidBatch) else ()
+    blamed = error.blamed if isinstance(error, InvalidBatch) else ()
     faults = [
         BatchIndexAndErrorMessage(batch_index=record, batch_index_error_message=error.message) for record in blamed
     ]
     return PartitionProduceResponse(
         index=index, error_code=code, base_offset=-1, record_errors=faults, error_message=str(error)
     )
-
-
-def _code(error: DrayError) -> ErrorCode:
-    if isinstance(error, _UnsupportedZstd):
-        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    if isinstance(error, TimedOut):
-        return ErrorCode.REQUEST_TIMED_OUT
-    if isinstance(error, Unavailable | Unknown):
-        return ErrorCode.KAFKA_STORAGE_ERROR  # retriable, and never a definite failure (E1)
-    for kind, code in _CODES:
-        if isinstance(error, kind):
-            return code
-    return code_for(error, Family.DATA)
 
 
 def _unless_silent(request: ProduceRequest, response: ProduceResponse) -> ProduceResponse | None:

@@ -1,0 +1,1 @@
+"""The commands of `dray`, which asks a running cluster; one module each."""

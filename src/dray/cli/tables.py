@@ -1,0 +1,58 @@
+"""Rows for people and for programs: aligned text with a heading, TSV without one, or one JSON object."""
+
+import json
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Annotated, TypeAlias
+
+import typer
+
+
+class TableFormat(Enum):
+    """How a command that has rows answers."""
+
+    TEXT = "text"
+    JSON = "json"
+    TSV = "tsv"
+
+
+TableOption: TypeAlias = Annotated[
+    TableFormat,
+    typer.Option("--format", help="Text for people; one JSON object, or tab-separated rows without a heading."),
+]
+Cell: TypeAlias = str | int | None
+_ESCAPES = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"})
+
+
+def show(
+    form: TableFormat, document: Mapping[str, object], heading: Sequence[str], rows: Sequence[Sequence[Cell]]
+) -> None:
+    """Print one of the forms. `document` is what JSON says; a missing cell is `-` in the others."""
+    match form:
+        case TableFormat.JSON:
+            typer.echo(json.dumps(document))
+        case TableFormat.TSV:
+            for row in rows:
+                typer.echo("\t".join(_plain(cell) for cell in row))
+        case TableFormat.TEXT:
+            for line in aligned([heading, *rows]):
+                typer.echo(line)
+
+
+def aligned(rows: Sequence[Sequence[Cell]]) -> list[str]:
+    """Columns under each other; numbers end where their column ends."""
+    cells = [[_plain(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    numeric = [all(not isinstance(row[column], str) for row in rows[1:]) for column in range(len(cells[0]))]
+    return [
+        "  ".join(
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(row, widths, numeric, strict=True)
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def _plain(cell: Cell) -> str:
+    """One cell on one line: names of groups may hold anything."""
+    return "-" if cell is None or cell == "" else str(cell).translate(_ESCAPES)

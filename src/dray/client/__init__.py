@@ -1,0 +1,1 @@
+"""Asks Kafka brokers, ours and others, over the wire: what the command line knows, any client could."""

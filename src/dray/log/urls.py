@@ -1,0 +1,77 @@
+"""Which logs a URL means: values only, nothing is opened (see `dray.log.opening`).
+
+    local:DIR         files of this machine, a directory for each domain below DIR
+    unix:SOCKET       logs that another process of this machine keeps and serves
+    tcp:HOST:PORT     the same, over TCP
+    memory:           logs of this process, which end with it
+
+A URL stands for the logs of all domains; a domain's number chooses one.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from dray.errors import Invalid
+from dray.log.sockets import Address
+
+_KNOWN: Final = "local:DIR, unix:SOCKET, tcp:HOST:PORT or memory:"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalLogs:
+    """Kept in files below a directory."""
+
+    root: Path
+
+    def __str__(self) -> str:
+        return f"local:{self.root}"
+
+    def home(self, domain: int) -> Path:
+        """What belongs to a domain: its log, and beside it its checkpoints."""
+        return self.root / f"domain-{domain:05d}"
+
+    def directory(self, domain: int) -> Path:
+        """The files of a domain's log."""
+        return self.home(domain) / "log"
+
+
+@dataclass(frozen=True, slots=True)
+class ServedLogs:
+    """Kept by another process, which serves them on a socket."""
+
+    address: Address
+
+    def __str__(self) -> str:
+        if isinstance(self.address, Path):
+            return f"unix:{self.address}"
+        host, port = self.address
+        return f"tcp:[{host}]:{port}" if ":" in host else f"tcp:{host}:{port}"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLogs:
+    """Kept in the memory of this process."""
+
+    def __str__(self) -> str:
+        return "memory:"
+
+
+LogUrl: TypeAlias = LocalLogs | ServedLogs | MemoryLogs
+
+
+def parse_log_url(text: str) -> LogUrl:
+    """What a URL means, paths made absolute; `Invalid` if it means nothing."""
+    scheme, _, rest = text.partition(":")
+    match scheme:
+        case "local" if rest:
+            return LocalLogs(Path(rest).absolute())
+        case "unix" if rest:
+            return ServedLogs(Path(rest).absolute())
+        case "tcp":
+            host, _, port = rest.rpartition(":")
+            if host and port.isdecimal() and 0 < int(port) < 1 << 16:
+                return ServedLogs((host.removeprefix("[").removesuffix("]"), int(port)))
+        case "memory" if not rest:
+            return MemoryLogs()
+    raise Invalid("no log has this kind of URL", url=text, known=_KNOWN)

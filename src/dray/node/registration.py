@@ -1,0 +1,46 @@
+"""A broker makes itself known to its cluster, and sees to it that it stays known."""
+
+from contextlib import suppress
+from typing import Final
+
+import dray
+from dray.clock import Clock
+from dray.errors import DrayError, Unavailable
+from dray.machine.brokers import BrokerRegistered, Listener, RegisterBroker
+from dray.node.addresses import HostPort
+from dray.node.settings import BrokerSettings
+from dray.replica.replica import Replica
+from dray.replica.wakeups import CATALOG
+
+LISTENER: Final = "client"
+
+
+def registration_of(settings: BrokerSettings, told: HostPort, clock: Clock) -> RegisterBroker:
+    """What the cluster is told: where clients reach this broker."""
+    return RegisterBroker(
+        broker_id=settings.id,
+        zone=settings.zone,
+        rack=settings.rack,
+        listeners=(Listener(name=LISTENER, host=told.host, port=told.port),),
+        started_ms=clock.wall_ms(),
+        build=dray.__version__,
+    )
+
+
+async def register(catalog: Replica, registration: RegisterBroker) -> None:
+    """Be known to the cluster; `Unavailable` if another broker has our id."""
+    (verdict,) = await catalog.propose(registration)
+    if not isinstance(verdict, BrokerRegistered):
+        raise Unavailable("the broker could not be registered: is another one running with this id?", verdict=verdict)
+
+
+async def keep_registered(catalog: Replica, registration: RegisterBroker) -> None:
+    """A broker record lives as long as its session (M8): a session that was opened anew needs a new one."""
+    with catalog.waiter((CATALOG,)) as waiter:
+        while True:
+            waiter.clear()
+            session = catalog.session
+            if session is None or catalog.machine.brokers.of_session(session.id) is None:
+                with suppress(DrayError):  # tried again at the next look; readiness tells meanwhile
+                    await register(catalog, registration)
+            await waiter.wait(1.0)

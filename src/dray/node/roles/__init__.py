@@ -1,0 +1,1 @@
+"""What a process of Dray can be: each role stands on `dray.node.plane`."""

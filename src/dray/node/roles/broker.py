@@ -1,0 +1,254 @@
+"""A broker: one process, one data directory, everything there is.
+
+Started from the bottom up, stopped from the top down: first no more requests
+are taken, then what was taken is answered, then the session is given back.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+import dray
+from dray.clock import SystemClock
+from dray.config import Config
+from dray.disk import LocalDisk
+from dray.errors import DrayError
+from dray.fetch.settings import FetchSettings
+from dray.groups.lag import LagWatch
+from dray.groups.settings import GroupSettings
+from dray.ids import SystemEntropy
+from dray.log.settings import LogSettings
+from dray.node import telemetry
+from dray.node.addresses import HostPort
+from dray.node.descriptors import open_limit, share
+from dray.node.listening import Taken, refusal, take_ports
+from dray.node.metadata import Effects, MetadataOptions
+from dray.node.overview import BrokerView
+from dray.node.plane import OpenPlane, Plane, open_plane
+from dray.node.pools import Pools
+from dray.node.probes import metadata_probe, store_probe, tasks_probe
+from dray.node.registration import LISTENER, keep_registered, register, registration_of
+from dray.node.services import BrokerServices, ServiceSettings, run_services
+from dray.node.settings import BrokerSettings, TopicSettings
+from dray.node.space import DiskWatch
+from dray.node.store import ClusterStore, OpenStore
+from dray.objects.opening import StoreEffects, open_store
+from dray.objects.settings import ObjectsSettings
+from dray.produce.service import ProduceService
+from dray.produce.settings import WalSettings
+from dray.replica.settings import SessionSettings
+from dray.replica.writer import Timing
+from dray.retention.settings import RetentionSettings
+from dray.servers.http.app import make_app
+from dray.servers.http.server import serve_http
+from dray.servers.http.settings import HttpSettings
+from dray.servers.kafka.described import Descriptions
+from dray.servers.kafka.handler import Services
+from dray.servers.kafka.server import KafkaServer, Listening
+from dray.servers.kafka.settings import KafkaSettings
+from dray.telemetry import logger
+
+OFFSETS_SHARE: Final = 4
+"""The part of `wal.index_budget` that committed offsets may take: made-up groups must not stop producers."""
+LAST_PUTS_S: Final = 1.0
+"""What the store is given for batches of clients that are gone, when the server has stopped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningBroker:
+    """A broker that serves."""
+
+    kafka: HostPort
+    """Where it listens."""
+    advertised: HostPort
+    """Where clients are told to connect."""
+    http: HostPort
+    plane: Plane
+    services: Services
+    failed: "asyncio.Future[DrayError]"
+    """Resolves when the process must end."""
+
+
+@asynccontextmanager
+async def run_broker(config: Config, open_objects: OpenStore = open_store) -> AsyncIterator[RunningBroker]:
+    """Serve for as long as the block runs; leaving it is a clean stop."""
+    async with AsyncExitStack() as stack:
+        ports = take_ports(stack, config.get(KafkaSettings), config.get(HttpSettings))
+        pools = Pools()
+        opened = await _open_plane(stack, config, pools, open_objects)
+        plane, catalog = opened.plane, opened.plane.domains.catalog
+        built = await stack.enter_async_context(run_services(plane, service_settings(config)))
+        services = _kafka_services(config, built)
+        registration = registration_of(config.get(BrokerSettings), ports.advertised, plane.clock)
+        await register(catalog, registration)  # RG2: before anybody can ask
+        for name, work in (
+            ("loop-lag", _measure_lag),
+            ("registration", lambda: keep_registered(catalog, registration)),
+            ("group-lag", _lag_watch(built).run),
+        ):
+            stack.push_async_callback(plane.watch.stop, plane.watch.start(name, work))
+        server = await _start_kafka(stack, config, services, plane, ports.kafka)
+        await _start_http(stack, config, opened, pools, ports.http)
+        stack.push_async_callback(_drain, server, services.produce)
+        stack.callback(built.groups.stop)
+        telemetry.BUILD.labels(dray.__version__).set(1)
+        kafka_at, http_at = ports.kafka.address, ports.http.address
+        logger().info(telemetry.READY, kafka=str(ports.advertised), http=str(http_at))
+        yield RunningBroker(
+            kafka=kafka_at,
+            advertised=ports.advertised,
+            http=http_at,
+            plane=plane,
+            services=services,
+            failed=opened.failed,
+        )
+        logger().info(telemetry.STOPPING)
+    logger().info(telemetry.STOPPED)
+
+
+async def _open_plane(stack: AsyncExitStack, config: Config, pools: Pools, open_objects: OpenStore) -> OpenPlane:
+    """The directory, the store and the metadata: all that a broker knows."""
+    clock, entropy, disk = SystemClock(), SystemEntropy(), LocalDisk()
+    stack.callback(_close_pools, pools, clock)
+    effects = Effects(
+        clock=clock, entropy=entropy, disk=disk, offload=pools.log, upkeep=pools.upkeep, unpack=pools.unpack
+    )
+    of_store = StoreEffects(
+        clock=clock, entropy=entropy, disk=disk, offload=pools.puts, reads=pools.reads, upkeep=pools.upkeep
+    )
+    store = ClusterStore(config.get(ObjectsSettings), of_store, open_objects)
+    broker, log = config.get(BrokerSettings), config.get(LogSettings)
+    options = MetadataOptions(
+        name="broker",
+        timing=_timing(config.get(SessionSettings)),
+        segment_bytes=int(log.segment_bytes),
+        max_entry_bytes=int(log.max_entry_bytes),
+        accept_clock=broker.accept_clock,
+    )
+    return await open_plane(stack, broker.data.absolute(), log.place, store, effects, options)
+
+
+def _close_pools(pools: Pools, clock: SystemClock) -> None:
+    hanging = pools.close(clock)
+    if hanging:
+        logger().error(telemetry.HANGS, pools=",".join(hanging))
+
+
+def _timing(settings: SessionSettings) -> Timing:
+    millisecond = timedelta(milliseconds=1)
+    return Timing(
+        ttl_ms=settings.ttl // millisecond,
+        keepalive_ms=settings.keepalive // millisecond,
+        settle_ms=settings.ttl * 2 // 3 // millisecond,
+    )
+
+
+def service_settings(config: Config) -> ServiceSettings:
+    """What the configuration says about services."""
+    wal, local = config.get(WalSettings), not config.get(ObjectsSettings).is_remote
+    return ServiceSettings(
+        flush=wal.policy(local=local),
+        fetch=config.get(FetchSettings),
+        retention=config.get(RetentionSettings),
+        groups=config.get(GroupSettings),
+        zone=config.get(BrokerSettings).zone,
+        offsets_bytes=int(wal.index_budget) // OFFSETS_SHARE,
+    )
+
+
+def _lag_watch(services: BrokerServices) -> LagWatch:
+    """Only in a process of its own: metrics are the process's."""
+    plane, routing = services.plane, services.routing
+    return LagWatch(domains=plane.domains, topics=services.topics, routing=routing, clock=plane.clock)
+
+
+def _kafka_services(config: Config, services: BrokerServices) -> Services:
+    """The services as Kafka's handlers know them, and what only they need."""
+    own, plane = config.get(TopicSettings), services.plane
+    return Services(
+        domains=plane.domains,
+        topics=services.topics,
+        routing=services.routing,
+        described=Descriptions(services.routing),
+        produce=services.produce,
+        intake=services.intake,
+        fetch=services.fetch,
+        log_offsets=services.log_offsets,
+        offsets=services.offsets,
+        classic=services.groups.classic,
+        consumers=services.groups.consumers,
+        group_admin=services.groups.admin,
+        clock=plane.clock,
+        auto_create=own.auto_create,
+        default_partitions=own.partitions,
+    )
+
+
+async def _start_kafka(
+    stack: AsyncExitStack, config: Config, services: Services, plane: Plane, taken: Taken
+) -> KafkaServer:
+    settings = config.get(KafkaSettings)
+    given = share(settings.limits(), open_limit())
+    if given.limits.max_connections < settings.max_connections:
+        logger().info(telemetry.FEW_DESCRIPTORS, open_files=open_limit(), connections=given.limits.max_connections)
+    server = await stack.enter_async_context(
+        KafkaServer(
+            services=services,
+            clock=plane.clock,
+            limits=given.limits,
+            pressure=services.produce.pressure,
+            watch=plane.watch,
+        )
+    )
+    at = taken.address
+    await server.listen(
+        Listening(name=LISTENER, host=at.host, port=at.port, sockets=taken.sockets, backlog=given.backlog)
+    )
+    return server
+
+
+async def _start_http(stack: AsyncExitStack, config: Config, opened: OpenPlane, pools: Pools, taken: Taken) -> None:
+    plane, reserve = opened.plane, int(config.get(BrokerSettings).disk_reserve)
+    disks = DiskWatch(opened.places, reserve, pools.upkeep, plane.clock)
+    stack.push_async_callback(disks.close)
+    probes = {
+        "metadata": metadata_probe(plane.domains),
+        "store": store_probe(plane.objects, plane.identity.cluster_id),
+        "disk": disks.probe,
+        "tasks": tasks_probe(plane.watch),
+    }
+    app = make_app(probes, BrokerView(plane, disks))
+    try:
+        await stack.enter_async_context(serve_http(app, taken.sockets))
+    except OSError as error:  # bound by both of us, and the other was first to listen
+        raise refusal(error, taken.address, "http.listen", "--http") from error
+
+
+async def _drain(server: KafkaServer, produce: ProduceService) -> None:
+    """Answer what was taken: requests wait for their batches, so both are drained at once.
+
+    A store that hangs keeps nobody: what is not stored when the server has cut its clients was not acknowledged.
+    """
+    storing = asyncio.create_task(produce.drain())
+    await server.stop()
+    _, late = await asyncio.wait((storing,), timeout=LAST_PUTS_S)
+    if late:
+        logger().warning(telemetry.NOT_DRAINED, bytes=produce.pressure.unacked)
+        await _stop(storing)
+
+
+async def _measure_lag(interval_s: float = 0.5) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        before = loop.time()
+        await asyncio.sleep(interval_s)
+        telemetry.LOOP_LAG.observe(max(0.0, loop.time() - before - interval_s))
+
+
+async def _stop(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task

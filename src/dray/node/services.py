@@ -1,0 +1,106 @@
+"""The services of a process, built once for everybody: brokers, the simulator, tests.
+
+Servers are put on top of them and know nothing of each other; what only one
+protocol needs is built beside its server.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+from dray.fetch.cache import ObjectCache
+from dray.fetch.offsets import OffsetLookup as LogOffsets
+from dray.fetch.service import FetchService
+from dray.fetch.settings import FetchSettings
+from dray.groups.offsets import BUDGET_BYTES, OffsetService
+from dray.groups.service import GroupService
+from dray.groups.settings import GroupSettings
+from dray.node.plane import Plane
+from dray.node.pools import UNPACK_THREADS
+from dray.produce.intake import Intake
+from dray.produce.service import ProduceService
+from dray.produce.settings import FlushPolicy
+from dray.produce.unpacking import Unpacking
+from dray.retention.service import RetentionService
+from dray.retention.settings import RetentionSettings
+from dray.routing.service import Routing
+from dray.topics.service import TopicService
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSettings:
+    """How the services of a process behave."""
+
+    flush: FlushPolicy = field(default_factory=FlushPolicy)
+    fetch: FetchSettings = field(default_factory=FetchSettings)
+    retention: RetentionSettings = field(default_factory=RetentionSettings)
+    groups: GroupSettings = field(default_factory=GroupSettings)
+    zone: str = ""
+    offsets_bytes: int = BUDGET_BYTES
+    """What the committed offsets of all groups may take."""
+    upkeep: bool = True
+    """Let groups, topics and retention look for work by themselves; whoever does not calls them when it wants."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerServices:
+    """What waits between requests and the machine."""
+
+    plane: Plane
+    topics: TopicService
+    routing: Routing
+    produce: ProduceService
+    intake: Intake
+    fetch: FetchService
+    log_offsets: LogOffsets
+    offsets: OffsetService
+    groups: GroupService
+    retention: RetentionService
+    cache: ObjectCache
+    """Objects that were written or read here."""
+
+
+@asynccontextmanager
+async def run_services(plane: Plane, settings: ServiceSettings) -> AsyncIterator[BrokerServices]:
+    """Serve for as long as the block runs; whoever still waits at its end is told so."""
+    async with AsyncExitStack() as stack:
+        services = _build(plane, settings)
+        await stack.enter_async_context(services.produce.running())
+        stack.push_async_callback(services.fetch.close)
+        if settings.upkeep:
+            for name, work in (
+                ("groups", services.groups.run),
+                ("topics", services.topics.run),
+                ("retention", services.retention.run),
+            ):
+                stack.push_async_callback(plane.watch.stop, plane.watch.start(name, work))
+        yield services
+
+
+def _build(plane: Plane, settings: ServiceSettings) -> BrokerServices:
+    domains, objects, clock, watch = plane.domains, plane.objects, plane.clock, plane.watch
+    cache = ObjectCache(int(settings.fetch.cache_bytes))
+    topics = TopicService(domains=domains, entropy=plane.entropy, clock=clock)
+    fetch = FetchService(domains=domains, objects=objects, clock=clock, settings=settings.fetch, cache=cache)
+    routing = Routing(domains=domains, cluster_id=plane.identity.cluster_id)
+    return BrokerServices(
+        plane=plane,
+        topics=topics,
+        routing=routing,
+        produce=ProduceService(
+            domains=domains, objects=objects, clock=clock, policy=settings.flush, written=cache, zone=settings.zone,
+            watch=watch,
+        ),
+        intake=Intake(clock=clock, unpacking=Unpacking(plane.unpack, UNPACK_THREADS)),
+        fetch=fetch,
+        log_offsets=LogOffsets(fetch, plane.unpack),
+        offsets=OffsetService(domains=domains, topics=topics, budget_bytes=settings.offsets_bytes),
+        groups=GroupService(
+            domains=domains, topics=topics, routing=routing, clock=clock, entropy=plane.entropy,
+            offload=plane.unpack, settings=settings.groups,
+        ),
+        retention=RetentionService(
+            domains=domains, store=objects, clock=clock, settings=settings.retention, watch=watch
+        ),
+        cache=cache,
+    )  # fmt: skip

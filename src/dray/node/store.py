@@ -1,0 +1,87 @@
+"""The object store of a cluster: the configured one, or the one in the data directory; opened, and bound."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TypeAlias
+
+from dray.errors import DrayError
+from dray.node import telemetry
+from dray.node.birth import check_birth
+from dray.node.directory import DataDirectory, Identity
+from dray.node.joining import WrongStore
+from dray.objects.cluster import bind, bound_to
+from dray.objects.opening import StoreEffects, StoreOptions, local_root, open_store
+from dray.objects.port import Objects
+from dray.objects.probe import store_date
+from dray.objects.retry import RetryPolicy
+from dray.objects.settings import ObjectsSettings
+from dray.replica.session import StoreDate
+from dray.telemetry import logger
+
+OpenStore: TypeAlias = Callable[[str, StoreOptions, StoreEffects], Awaitable[Objects]]
+"""What makes a store of an address; a test gives one whose store fails."""
+
+
+class ClusterStore:
+    """Where the records of a cluster are kept, by the settings. `beside` is the directory that keeps its log."""
+
+    def __init__(self, settings: ObjectsSettings, effects: StoreEffects, open_objects: OpenStore = open_store) -> None:
+        self._settings = settings
+        self._effects = effects
+        self._open_objects = open_objects
+
+    async def found(self, stack: AsyncExitStack, beside: DataDirectory | None, identity: Identity) -> Objects:
+        """For who keeps the log: bound to this cluster, now if it is new. Refused if it should not be new (ND3)."""
+        objects = await self._open(stack, beside)
+        if beside is not None and self._settings.url != "memory:":
+            await check_birth(objects, beside, identity, self._effects.disk)
+        await bind(objects, identity.cluster_id)
+        return objects
+
+    async def join(self, stack: AsyncExitStack, beside: DataDirectory, identity: Identity) -> Objects:
+        """For who joins the others: it must be bound already (SV3)."""
+        objects = await self._open(stack, beside)
+        if await bound_to(objects) != identity.cluster_id:
+            raise WrongStore("this is not the store of the cluster: set objects.url to what its other brokers use")
+        return objects
+
+    async def date(self, objects: Objects) -> StoreDate | None:
+        """What the store's clock says; after a long stop it vouches for ours (Q7). One that cannot say does no harm."""
+        if not self._settings.has_own_clock:
+            return None  # files are dated by the very clock that would be vouched for
+        try:
+            date_ms = await store_date(objects, self._effects.entropy)
+        except DrayError as error:
+            logger().warning(telemetry.NO_DATE, error=str(error))
+            return None
+        return StoreDate(date_ms=date_ms, boot_ns=self._effects.clock.boot_ns())
+
+    def directory(self, beside: DataDirectory | None) -> Path | None:
+        """Where it lies on a disk of this machine; None: not there."""
+        return local_root(self._address(beside))
+
+    async def _open(self, stack: AsyncExitStack, beside: DataDirectory | None) -> Objects:
+        objects = await self._open_objects(self._address(beside), store_options(self._settings), self._effects)
+        stack.push_async_callback(objects.close)
+        return objects
+
+    def _address(self, beside: DataDirectory | None) -> str:
+        return self._settings.url or ("memory:" if beside is None else str(beside.objects))
+
+
+def store_options(settings: ObjectsSettings) -> StoreOptions:
+    """How the configured store is reached."""
+    secret, token = settings.secret_access_key, settings.session_token
+    return StoreOptions(
+        endpoint=settings.endpoint,
+        region=settings.region,
+        access_key=settings.access_key_id,
+        secret_key=None if secret is None else secret.get_secret_value(),
+        session_token=None if token is None else token.get_secret_value(),
+        retry=RetryPolicy(
+            attempts=settings.retries + 1,
+            attempt_seconds=settings.attempt_timeout.total_seconds(),
+            total_seconds=settings.deadline.total_seconds(),
+        ),
+    )

@@ -1,0 +1,16 @@
+"""Checkpoints of one domain: `port` says what they are, the adapters lie beside it."""
+
+from dray.replica.checkpoints.files import FileCheckpoints
+from dray.replica.checkpoints.joined import JoinedCheckpoints
+from dray.replica.checkpoints.memory import MemoryCheckpoints
+from dray.replica.checkpoints.newest import newest_machine, report_damaged
+from dray.replica.checkpoints.port import CheckpointStore
+
+__all__ = [
+    "CheckpointStore",
+    "FileCheckpoints",
+    "JoinedCheckpoints",
+    "MemoryCheckpoints",
+    "newest_machine",
+    "report_damaged",
+]

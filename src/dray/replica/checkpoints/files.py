@@ -1,0 +1,126 @@
+"""Checkpoints as files of a directory.
+
+N.partPID   being written        N.checkpoint   may be loaded
+N.made      made, not confirmed  N.damaged-M    could not be read; kept for an operator
+"""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from dray.disk import Disk
+from dray.machine import checkpoint
+from dray.machine.checkpoint import Summary
+from dray.machine.machine import Machine
+from dray.offload import Offload
+
+MADE: Final = ".made"
+CONFIRMED: Final = ".checkpoint"
+PART: Final = ".part"
+DAMAGED: Final = ".damaged"
+_NAME: Final = re.compile(r"([0-9]{20})(\.[a-z]+)(.*)")
+
+
+class FileCheckpoints:
+    """Checkpoints as files of one directory, which one process owns."""
+
+    def __init__(self, directory: Path, disk: Disk, offload: Offload, *, maker: str = "") -> None:
+        """`maker` names the half-written file, so that two processes never write the same one."""
+        self._directory = directory
+        self._maker = maker
+        self._disk = disk
+        self._offload = offload
+
+    async def write(self, position: int, data: bytes) -> None:
+        await self._offload.run(self._write, self._path(position, MADE), data)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        self._disk.make_dir(self._directory)
+        temporary = path.with_suffix(f"{PART}{self._maker}")
+        self._disk.remove(temporary)
+        file = self._disk.create(temporary)
+        try:
+            file.write([data])
+            file.sync()
+        finally:
+            file.close()
+        self._disk.rename(temporary, path)
+        self._disk.sync_dir(self._directory)
+
+    async def examine(self, position: int) -> Summary:
+        return await self._offload.run(self._examine, self._path(position, MADE))
+
+    async def check(self, position: int) -> Summary:
+        return await self._offload.run(self._examine, self._path(position, CONFIRMED))
+
+    def _examine(self, path: Path) -> Summary:
+        return checkpoint.summary(self._disk.read(path))
+
+    async def load(self, position: int) -> Machine:
+        return await self._offload.run(self._load, position)
+
+    def _load(self, position: int) -> Machine:
+        return checkpoint.load(self._disk.read(self._path(position, CONFIRMED)))
+
+    async def confirm(self, position: int) -> None:
+        await self._offload.run(self._confirm, position)
+
+    def _confirm(self, position: int) -> None:
+        self._disk.rename(self._path(position, MADE), self._path(position, CONFIRMED))
+        self._disk.sync_dir(self._directory)
+
+    async def confirmed(self) -> list[int]:
+        return await self._offload.run(self._positions, CONFIRMED)
+
+    async def made(self) -> list[int]:
+        return await self._offload.run(self._positions, MADE)
+
+    def _positions(self, wanted: str) -> list[int]:
+        found = map(_parts, self._disk.list(self._directory))
+        return sorted(position for position, suffix, rest in found if suffix == wanted and not rest)
+
+    async def read(self, position: int) -> bytes:
+        return await self._offload.run(self._disk.read, self._path(position, CONFIRMED))
+
+    async def set_aside(self, position: int) -> None:
+        await self._offload.run(self._set_aside, position)
+
+    def _set_aside(self, position: int) -> None:
+        taken = self._disk.list(self._directory)
+        number = 1
+        while (aside := self._path(position, f"{DAMAGED}-{number}")).name in taken:
+            number += 1
+        self._disk.rename(self._path(position, CONFIRMED), aside)
+        self._disk.sync_dir(self._directory)
+
+    async def discard(self, position: int) -> None:
+        await self._offload.run(self._disk.remove, self._path(position, MADE))
+
+    async def remove(self, position: int) -> None:
+        for suffix in (MADE, CONFIRMED):
+            await self._offload.run(self._disk.remove, self._path(position, suffix))
+
+    async def sweep(self) -> None:
+        await self._offload.run(self._sweep)
+
+    def _sweep(self) -> None:
+        self.sweep_names("")
+        if self._disk.list(self._directory):
+            # CK1: a process that was killed between a rename and its sync left a name that a power cut takes away.
+            self._disk.sync_dir(self._directory)
+
+    def sweep_names(self, maker: str) -> None:
+        """Take away what is half-written by a maker; for all makers ("") also what was made and not confirmed."""
+        for name in self._disk.list(self._directory):
+            _, suffix, rest = _parts(name)
+            if (suffix == PART and maker in ("", rest)) or (suffix == MADE and not maker):
+                self._disk.remove(self._directory / name)
+
+    def _path(self, position: int, suffix: str) -> Path:
+        return self._directory / f"{position:020d}{suffix}"
+
+
+def _parts(name: str) -> tuple[int, str, str]:
+    """Position, suffix and what follows it; no suffix for a name that is none of ours."""
+    found = _NAME.fullmatch(name)
+    return (int(found[1]), found[2], found[3]) if found else (0, "", "")

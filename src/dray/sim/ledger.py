@@ -1,0 +1,236 @@
+"""What the members of one group were told, held against each other and against the log.
+
+Checked as it happens: in one generation no partition has two owners, whoever
+tells (G2, K-074); generation, round, tick and epochs never fall (G1); once
+anybody was told of a generation, nothing of an older one is committed (G9),
+and no commit goes behind an offset that somebody was told; a phase ends by
+time only when its time is over; whoever was answered is not removed for
+silence before its session timeout less two beats (G4, GS1), and sleep of its
+broker is no silence (GS3).
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from dray.groups.placement import domain_of_group
+from dray.log import envelope
+from dray.machine.command import Command
+from dray.machine.groups.classic import ClassicGroup
+from dray.machine.groups.codes import GroupCode, Removed
+from dray.machine.groups.commands import EndPhase, Removal, RemovalRow, RemoveMembers
+from dray.machine.groups.consumer import ConsumerGroup
+from dray.machine.groups.names import MemberId
+from dray.machine.groups.roster import Preparing
+from dray.machine.machine import Machine
+from dray.machine.offsets import CommitOffsets, OffsetCode, OffsetsCommitted
+from dray.machine.sessions import Close, Expire, KeepAlive, Open
+from dray.machine.step import Applied
+from dray.machine.verdict import Done
+from dray.sim.brokers import Cluster
+from dray.sim.log import LogEntry
+from dray.sim.process import Process
+
+_LIFE: Final = (Close, Expire, KeepAlive, Open)
+"""What brokers write of themselves."""
+SILENT: Final = frozenset({Removal.EXPIRED, Removal.UNSYNCED})
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The last answer that a member was given."""
+
+    at: float
+    session_s: float
+    process: Process
+    slept: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    """A timer of a classic group: since when it runs, and how long it must."""
+
+    tick: int
+    since: float
+    length_s: float
+
+
+class Ledger:
+    """Everything that is known of a group from outside."""
+
+    def __init__(self, cluster: Cluster, group: str, *, partitions: int, beat_s: float) -> None:
+        self.group = group
+        self.partitions = partitions
+        self.world = cluster.world
+        self._beat_s = beat_s
+        self._truth = cluster.truths[domain_of_group(group, cluster.truth.machine.head.domains)]
+        self._answers: dict[MemberId, _Answer] = {}
+        self._owners: dict[tuple[int, int], str] = {}
+        self._newest = -1
+        """The newest generation that anybody was told."""
+        self._acked: dict[int, int] = {}
+        self._numbers: tuple[int, ...] = ()
+        self._phase: _Phase | None = None
+        self.left: set[MemberId] = set()
+        """Ids that nobody uses any more."""
+        self.written: list[str] = []
+        """What was written about groups, and everything else but signs of life."""
+        self.generations = 0
+        self.removed = 0
+        for truth in cluster.truths.values():
+            truth.watchers.append(self._count)
+        self._truth.watchers.append(self._watch)
+
+    # -- the state as it is ------------------------------------------------
+
+    @property
+    def classic(self) -> ClassicGroup | None:
+        return self._truth.machine.groups.classic(self.group)
+
+    @property
+    def consumer(self) -> ConsumerGroup | None:
+        return self._truth.machine.groups.consumer(self.group)
+
+    @property
+    def exists(self) -> bool:
+        return self._truth.machine.groups.find(self.group) is not None
+
+    def has(self, member: MemberId) -> bool:
+        """Whether the group knows a member now."""
+        found = self.classic or self.consumer
+        return found is not None and member in found.members
+
+    # -- what members are told ---------------------------------------------
+
+    def answered(self, member: MemberId, session_ms: int, process: Process) -> None:
+        """A broker answered a member: it is not silent."""
+        self._answers[member] = _Answer(self.world.loop.time(), session_ms / 1_000, process, process.slept)
+
+    def answered_in(self, generation: int) -> None:
+        """Somebody was told of a generation."""
+        self._newest = max(self._newest, generation)
+        self.generations = max(self.generations, generation)
+
+    def assigned(self, generation: int, client: str, partitions: list[int]) -> None:
+        """A client was told what it reads in a generation; an instance that starts again is the same client."""
+        self.answered_in(generation)
+        for number in partitions:
+            owner = self._owners.setdefault((generation, number), client)
+            self.world.check(
+                owner == client, "two members read one partition", generation=generation, partition=number,
+                first=owner, then=client,
+            )  # fmt: skip
+
+    def acked(self, offsets: dict[int, int]) -> None:
+        """Somebody was told how far the group has come."""
+        for number, offset in offsets.items():
+            self._acked[number] = max(offset, self._acked.get(number, 0))
+
+    def died(self, client: str, member: MemberId) -> None:
+        """A client is gone without a word."""
+        if member:
+            self.left.add(member)
+
+    def gave_up(self, member: MemberId) -> None:
+        """A client has left, or was told that it is no member."""
+        self._answers.pop(member, None)
+
+    # -- what the log says -------------------------------------------------
+
+    def _count(self, entry: LogEntry, applied: Applied) -> None:
+        if applied.verdicts is not None:
+            self.written += [type(one).__name__ for one in _commands(entry) if not isinstance(one, _LIFE)]
+
+    def _watch(self, entry: LogEntry, applied: Applied) -> None:
+        if applied.verdicts is None:
+            return
+        commands = _commands(entry)
+        alone = len(commands) == 1
+        for command, verdict in zip(commands, applied.verdicts, strict=True):
+            if getattr(command, "group", None) == self.group:
+                home = self._truth.machine.sessions.live.get(applied.session)
+                self.world.trace.add("group", str(command)[:150], by=home and home.name, verdict=str(verdict)[:120])
+            match command, verdict:
+                case CommitOffsets(group=self.group), OffsetsCommitted():
+                    self._check_commit(command, verdict)
+                case RemoveMembers(group=self.group, reason=reason), Removed(codes=codes):
+                    gone = [row for row, code in zip(command.rows, codes, strict=True) if code is GroupCode.ACCEPTED]
+                    self.removed += len(gone)
+                    if reason in SILENT:
+                        self._check_removed(gone, applied)
+                case EndPhase(group=self.group), Done() if alone:
+                    self._check_phase()
+        self._check_monotone()
+        self._look_at_phase()
+
+    def _check_commit(self, command: CommitOffsets, verdict: OffsetsCommitted) -> None:
+        taken = [row for row, code in zip(command.rows, verdict.codes, strict=True) if code is OffsetCode.COMMITTED]
+        if taken and self.classic is not None:
+            self.world.check(
+                command.generation >= self._newest, "a commit of a past generation was taken",
+                generation=command.generation, newest=self._newest, member=command.member,
+            )  # fmt: skip
+        for row in taken:
+            known = self._acked.get(row.partition, 0)
+            self.world.check(
+                row.offset >= known, "a committed offset went back", partition=row.partition, found=row.offset,
+                known=known, member=command.member,
+            )  # fmt: skip
+
+    def _check_removed(self, rows: list[RemovalRow], applied: Applied) -> None:
+        now = self.world.loop.time()
+        for row in rows:
+            last = self._answers.get(row.member)
+            if last is None:
+                continue
+            least = last.session_s - 2 * self._beat_s
+            self.world.check(
+                now - last.at >= least, "a member was removed that was answered", member=row.member,
+                ago=round(now - last.at, 3), session=last.session_s,
+            )  # fmt: skip
+            home = self._truth.machine.sessions.live.get(row.home)
+            if home is not None and home.name == last.process.name and last.process.alive:
+                lived = now - last.at - (last.process.slept - last.slept)
+                self.world.check(
+                    lived >= least, "a member was removed for the sleep of its broker", member=row.member,
+                    lived=round(lived, 3), session=last.session_s,
+                )  # fmt: skip
+
+    def _check_monotone(self) -> None:
+        found = self.classic or self.consumer
+        numbers: tuple[int, ...]
+        match found:
+            case ClassicGroup():
+                numbers = (found.generation, found.round, found.tick)
+            case ConsumerGroup():
+                numbers = (found.epoch, found.assignment_epoch)
+            case _:
+                return
+        if len(numbers) == len(self._numbers):
+            fell = any(now < before for now, before in zip(numbers, self._numbers, strict=True))
+            self.world.check(not fell, "a number of a group fell", before=self._numbers, now=numbers)
+        self._numbers = numbers
+
+    def _look_at_phase(self) -> None:
+        group = self.classic
+        if group is None or (self._phase is not None and self._phase.tick == group.tick):
+            return
+        initial = isinstance(group.state, Preparing) and group.state.initial
+        delay_ms = group.state.delay_ms if isinstance(group.state, Preparing) else 0
+        length_ms = delay_ms if initial else min((one.rebalance_ms for one in group.members.values()), default=0)
+        self._phase = _Phase(group.tick, self.world.loop.time(), length_ms / 1_000)
+
+    def _check_phase(self) -> None:
+        """Called before the phase that has now begun is looked at."""
+        phase = self._phase
+        if phase is not None:
+            lasted = self.world.loop.time() - phase.since
+            self.world.check(
+                lasted >= phase.length_s - 0.1, "a phase was ended before its time", tick=phase.tick,
+                lasted=round(lasted, 3), length=phase.length_s,
+            )  # fmt: skip
+
+
+def _commands(entry: LogEntry) -> list[Command]:
+    head, decoders = envelope.decode_head(entry.entry), Machine().decoders
+    rows = envelope.decode_commands(entry.entry, head.count)
+    return [decoders.decode(kind, payload, head.version) for kind, payload in rows]

@@ -1,0 +1,77 @@
+"""A URL says which log is meant, and one function opens it for whoever wants it."""
+
+from pathlib import Path
+
+import pytest
+
+from dray.clock import SystemClock
+from dray.disk import LocalDisk
+from dray.errors import Invalid
+from dray.log.client import WrongServer
+from dray.log.opening import LogEffects, LogOptions, is_served, look_at_log, open_log
+from dray.log.port import BEFORE_ALL, Refused
+from dray.log.server import LogServer
+from dray.log.urls import LocalLogs, MemoryLogs, ServedLogs, parse_log_url
+from dray.offload import InlineOffload
+from tests.log.test_server import CLUSTER
+
+URLS = {
+    "local:/data/meta": LocalLogs(Path("/data/meta")),
+    "unix:/data/meta.sock": ServedLogs(Path("/data/meta.sock")),
+    "tcp:127.0.0.1:7000": ServedLogs(("127.0.0.1", 7000)),
+    "tcp:[::1]:7000": ServedLogs(("::1", 7000)),
+    "memory:": MemoryLogs(),
+}
+
+
+@pytest.fixture
+def effects() -> LogEffects:
+    return LogEffects(clock=SystemClock(), disk=LocalDisk(), offload=InlineOffload())
+
+
+@pytest.mark.parametrize("text", URLS)
+def test_a_url_means_one_thing_and_is_written_as_it_is_read(text: str) -> None:
+    assert parse_log_url(text) == URLS[text]
+    assert str(parse_log_url(text)) == text
+
+
+def test_a_relative_path_is_of_the_directory_in_which_it_was_given(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert parse_log_url("local:here") == LocalLogs(tmp_path / "here")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "local:", "unix:", "tcp:", "tcp:host", "tcp::1", "tcp:host:0", "tcp:host:65536", "memory:x", "raft:x"]
+)
+def test_what_no_log_has_is_refused_with_what_there_is(text: str) -> None:
+    with pytest.raises(Invalid, match="local:DIR"):
+        parse_log_url(text)
+
+
+async def test_owner_joiner_and_reader_open_the_same_log(tmp_path, effects) -> None:
+    files = LocalLogs(tmp_path)
+    kept = await open_log(files, 3, effects)
+    await kept.append(b"first")
+    socket = ServedLogs(tmp_path / "meta.sock")
+    assert not await is_served(socket, 10)
+    server = LogServer({3: kept}, cluster_id=CLUSTER)
+    await server.listen_unix(tmp_path / "meta.sock")
+    assert await is_served(socket, 10)
+    joined = await open_log(parse_log_url(str(socket)), 3, effects, LogOptions(cluster_id=CLUSTER))
+    assert await joined.append(b"second") == 2
+    assert [await anext(joined.follow(BEFORE_ALL)), await kept.tail()] == [(1, b"first"), 2]
+    stranger = await open_log(socket, 3, effects, LogOptions(cluster_id=type(CLUSTER)(int=1)))
+    with pytest.raises(WrongServer, match="another cluster"):
+        await stranger.append(b"third")
+    for log in (stranger, joined, server, kept):
+        await log.close()
+    looked = look_at_log(files, 3, effects.disk)
+    assert [entry async for _, entry in looked.follow(BEFORE_ALL)] == [b"first", b"second"]
+    with pytest.raises(Refused):
+        await looked.append(b"third")
+
+
+async def test_each_memory_is_a_log_of_its_own(effects) -> None:
+    one, other = [await open_log(MemoryLogs(), 0, effects) for _ in range(2)]
+    await one.append(b"first")
+    assert (await one.tail(), await other.tail()) == (1, 0)
