@@ -75,11 +75,12 @@ class Network:
             link for link in self._links.values() if process in (None, link.process) and service in (None, link.service)
         ]
 
-    def start(self, work: Coroutine[object, object, None]) -> None:
+    def start(self, work: Coroutine[object, object, None]) -> "asyncio.Task[None]":
         """Run something in the world: it outlives every process."""
         task = self.loop.create_task(work, name="message", context=self.outside)
         self._messages.add(task)
         task.add_done_callback(self._messages.discard, context=self.outside)
+        return task
 
     def heal(self) -> None:
         """Fair weather everywhere, nothing cut."""

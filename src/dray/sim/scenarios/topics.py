@@ -158,8 +158,7 @@ async def topics(world: World) -> None:
     cluster.start()
     await world.within(PROGRESS_SECONDS, cluster.create_topic(2), "a topic is created in fair weather")
     admins = Admins(workload)
-    for name in NAMES:
-        world.network.start(admins.work(name, world.dice(f"admin/{name}")))
+    at_work = [world.network.start(admins.work(name, world.dice(f"admin/{name}"))) for name in NAMES]
     workload.start(plain=2, idempotent=0, readers=1, committers=2)
     for number in range(2):
         world.network.start(workload.epochs(f"epochs-{number}", world.dice(f"epochs/{number}")))
@@ -169,6 +168,7 @@ async def topics(world: World) -> None:
     await asyncio.sleep(WORK_SECONDS)
     nemesis.heal()
     workload.history.working = False
+    await world.within(SAGA_SECONDS, asyncio.wait(at_work), "every admin comes to an end")
     await world.within(SAGA_SECONDS, _sagas_end(cluster), "every saga comes to its end")
     _keep_what_is_there(cluster)
     await finish(world, cluster, workload)
