@@ -1,7 +1,8 @@
 """`python -m bench [module ...]`: measure, show, write `bench/out/results.json`; 1 if a mark is missed.
 
 The last run of each module is kept as `bench/out/modules/NAME.json` too, and
-`--write-readme` puts them together in `bench/README.md`.
+`--write-readme` puts them together in `bench/README.md`; what was not measured
+here stays there as it is.
 """
 
 import argparse
@@ -111,24 +112,47 @@ def _write(path: Path, outcomes: Sequence[Outcome], started: dict[str, object], 
 
 
 def write_readme(modules: Sequence[str], out: Path, readme: Path) -> int:
-    """Replace what stands between the markers by the last results of every module."""
-    paths = {module: out / "modules" / f"{module}.json" for module in modules}
-    if missing := [module for module, path in paths.items() if not path.exists()]:
-        print(f"bench: not measured yet: `python -m bench {' '.join(missing)}`", file=sys.stderr)
-        return 1
+    """Replace what stands between the markers by the last results of every module.
+
+    A module that was not measured here keeps its rows: they say when and where it was.
+    """
     head, begin, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, tail = rest.partition(END)
+    old, end, tail = rest.partition(END)
     if not begin or not end:
         print(f"bench: {readme} has lost its markers {BEGIN} and {END}", file=sys.stderr)
         return 1
-    documents = {module: json.loads(path.read_text(encoding="utf-8")) for module, path in paths.items()}
-    runs = "\n".join(f"- {module}: {_conditions(document)}" for module, document in documents.items())
-    rows = table([Outcome(**case) for document in documents.values() for case in document["cases"]])
-    versions = {name: version for one in documents.values() for name, version in one["machine"]["libraries"].items()}
-    used = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
-    text = f"{head}{BEGIN}\n\n{rows}\n{runs}\n\nLibraries: {used}.\n\n{END}{tail}"
+    documents = {module: _last_run(out, module) for module in modules}
+    rows, runs, missing = table([]).splitlines(), list[str](), list[str]()
+    for module, document in documents.items():
+        if document is not None:
+            rows += table([Outcome(**case) for case in document["cases"]]).splitlines()[2:]
+            runs.append(f"- {module}: {_conditions(document)}")
+            continue
+        kept = [line for line in old.splitlines() if line.startswith(f"| {module}: ")]
+        rows += kept
+        runs += [line for line in old.splitlines() if line.startswith(f"- {module}: ")]
+        missing += [] if kept else [module]
+    if missing:
+        print(f"bench: not measured yet: `python -m bench {' '.join(missing)}`", file=sys.stderr)
+        return 1
+    used = _libraries(old, [document for document in documents.values() if document is not None])
+    text = "\n".join([head + BEGIN, "", *rows, "", *runs, "", f"Libraries: {used}.", "", END + tail])
     readme.write_text(text, encoding="utf-8")
     return 0
+
+
+def _last_run(out: Path, module: str) -> Any:  # type: ignore[explicit-any]  # JSON
+    path = out / "modules" / f"{module}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def _libraries(old: str, documents: Sequence[Any]) -> str:  # type: ignore[explicit-any]  # JSON
+    before = next((line for line in old.splitlines() if line.startswith("Libraries: ")), "")
+    named = (one.rpartition(" ") for one in before.removeprefix("Libraries: ").removesuffix(".").split(", "))
+    versions = {name: version for name, _, version in named if name}
+    for document in documents:
+        versions.update(document["machine"]["libraries"])
+    return ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
 
 
 def _conditions(document: Any) -> str:  # type: ignore[explicit-any]  # JSON

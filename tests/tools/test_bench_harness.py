@@ -100,6 +100,22 @@ def test_the_readme_gets_the_last_run_of_each_module_between_its_markers(tmp_pat
     assert "| zz_table: a\\|b | 3 op/s | 2 op/s | 1.50 | ≥ 1 | pass |" in text
 
 
+def test_a_module_that_was_not_measured_here_keeps_its_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr("bench.__path__", [str(tmp_path)])
+    write_module(tmp_path, "zz_new", "def cases(): return [Absolute('fine', lambda: 2.0, 1.0, 'x')]")
+    command.run(["zz_new"], out=tmp_path / "out")
+    readme = tmp_path / "README.md"
+    old = "| zz_old: a | 1 |\n| zz_gone: b | 2 |\n\n- zz_old: long ago\n- zz_new: older\n\nLibraries: some 1.2.\n"
+    readme.write_text(f"{command.BEGIN}\n{old}{command.END}\n", encoding="utf-8")
+    assert command.write_readme(["zz_new", "zz_old"], tmp_path / "out", readme) == 0
+    text = readme.read_text()
+    assert "| zz_old: a | 1 |" in text
+    assert "- zz_old: long ago" in text
+    assert "zz_new: older" not in text
+    assert "zz_gone" not in text
+    assert "some 1.2" in text
+
+
 def test_a_readme_without_markers_or_a_missing_run_is_an_error(tmp_path):
     readme = tmp_path / "README.md"
     readme.write_text("no markers", encoding="utf-8")
