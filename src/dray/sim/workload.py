@@ -285,7 +285,7 @@ class Workload:
         """A group commits rising offsets one by one, so none below an acknowledged one may still be executed (C1)."""
         if applied.verdicts is None or not self._truth_is_known:
             return
-        head, decoders = envelope.decode_head(entry.entry), Machine().decoders
+        head, decoders = envelope.decode_head(entry.entry), self.cluster.truth.machine.decoders
         commands = envelope.decode_commands(entry.entry, head.count)
         for (kind, payload), verdict in zip(commands, applied.verdicts, strict=True):
             command = decoders.decode(kind, payload, head.version)

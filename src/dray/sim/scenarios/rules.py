@@ -102,7 +102,7 @@ class _LateExpiries:
         self._inner = inner
 
     async def append(self, entry: bytes) -> Position:
-        head, decoders = envelope.decode_head(entry), Machine().decoders
+        head, decoders = envelope.decode_head(entry), self._cluster.truth.machine.decoders
         for kind, payload in envelope.decode_commands(entry, head.count):
             if kind == Expire.number and self._cluster.adversary.random() < 0.7:
                 command = decoders.decode(kind, payload, head.version)
