@@ -11,7 +11,7 @@ from dray.machine.groups.codes import GroupCode, Joined, PendingJoin
 from dray.machine.groups.names import MemberId
 from dray.machine.groups.roster import Preparing, Stable
 from dray.machine.offsets import CommitOffsets
-from dray.machine.sessions import KeepAlive
+from dray.machine.sessions import Expire, KeepAlive
 from tests.groups.party import GROUP, SESSION_MS, Party, caller
 from tests.retention.shop import Cluster
 
@@ -192,6 +192,25 @@ async def test_a_member_is_answered_by_the_log_while_its_removal_is_under_way(cl
             await party.beat(joined.member, joined.generation)
         assert no.value.code is GroupCode.UNKNOWN_MEMBER
         await removing
+
+
+async def test_who_waited_at_a_broker_that_lost_its_session_is_at_home_there_again(cluster):
+    """GS1: or whoever keeps the group would miss it, though it was answered."""
+    async with cluster.broker("a") as one, cluster.broker("b") as two:
+        here, there = await Party.at(one), await Party.at(two, rank=1)
+        joined = await here.alone()
+        waiting = asyncio.create_task(there.join())
+        await there.settle()
+        home = there.broker.catalog.session.id
+        await here.broker.catalog.sync()
+        session = here.broker.catalog.machine.sessions.live[home]
+        await here.broker.catalog.propose(Expire(session=home, last_n=session.last_n))
+        await there.broker.catalog.propose(KeepAlive())
+        again = asyncio.create_task(here.join(joined.member))
+        await here.settle(again)
+        told = await waiting
+        assert here.group.members[told.member].home == there.broker.catalog.session.id != home
+        await again
 
 
 async def test_a_call_that_is_under_way_is_no_silence(cluster):

@@ -26,6 +26,16 @@ async def cluster() -> Cluster:
     return await Cluster().begin()
 
 
+def waits_for(event, work):
+    """The same, once something has happened."""
+
+    async def waits(*arguments):
+        await event.wait()
+        return await work(*arguments)
+
+    return waits
+
+
 async def test_a_first_join_is_answered_with_its_partitions(cluster):
     async with cluster.broker() as broker:
         await broker.topic(partitions=4)
@@ -49,6 +59,36 @@ async def test_a_join_that_no_keeper_sees_is_answered_with_nothing_yet(cluster):
         assert not crew.consumers.is_behind
         await crew.says(one)
         assert one.partitions == [0, 1, 2, 3]
+
+
+async def test_a_member_that_missed_an_answer_is_told_what_it_owns_by_the_log(cluster):
+    """GS8: an older call of its own, which says that it owns less, may still wait at another broker."""
+    async with cluster.broker() as broker:
+        await broker.topic(partitions=4)
+        crew, one = await Crew.at(broker), Member("1")
+        await crew.enter(one)
+        heard = crew.consumers.members["1"].heard
+        told = await crew.says(one, owned={}, names=["orders"], rebalance_ms=60_000)
+        assert isinstance(told, Told)
+        assert one.partitions == [0, 1, 2, 3]
+        assert crew.consumers.members["1"].heard > heard
+
+
+async def test_a_call_that_waited_counts_as_old_as_it_is(cluster):
+    """GS8, G10: its client went on through another connection meanwhile."""
+    async with cluster.broker() as broker:
+        await broker.topic(partitions=4)
+        crew, one = await Crew.at(broker), Member("1")
+        await crew.enter(one)
+        late = Heartbeat(group=GROUP, member="1", epoch=one.epoch, owned={}, rebalance_ms=70_000, names=["later"])
+        held = asyncio.Event()
+        crew.service.consumers._views.of = waits_for(held, crew.service.consumers._views.of)
+        waiting = asyncio.create_task(crew.service.consumers.beat(late))
+        await asyncio.sleep(0)
+        assert isinstance(await crew.says(one), Told), "by the log, because a call of its own is under way"
+        held.set()
+        assert await waiting is GroupCode.MOVED
+        assert crew.consumers.members["1"].names == ("orders",)
 
 
 async def test_a_settled_member_beats_without_writing(cluster):

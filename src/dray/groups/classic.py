@@ -131,9 +131,9 @@ class ClassicService:
                 joined = outcome
             case _:
                 raise self._denied(verdict, caller.group)
-        if self._is_home(replica, homes, caller.group, member):
-            homes.heard(caller.group, member, call.session_ms)
-            homes.answered_join(caller.group, member, joined.generation, self._rebalance_ms(replica, caller.group))
+        await self._stay(replica, caller.group, member)
+        homes.heard(caller.group, member, call.session_ms)
+        homes.answered_join(caller.group, member, joined.generation, self._rebalance_ms(replica, caller.group))
         return joined
 
     async def sync(self, call: Sync) -> tuple[bytes, str, str | None]:
@@ -161,8 +161,8 @@ class ClassicService:
         group = replica.machine.groups.classic(caller.group)
         if outcome is None and group is not None and group.leader == member:
             outcome = await self._assign(replica, call)
-        elif not self._is_home(replica, homes, caller.group, member):
-            await self._rehome(replica, caller.group, member)  # GS1
+        else:
+            await self._stay(replica, caller.group, member)
         homes.synced(caller.group, member)
         group = replica.machine.groups.classic(caller.group)
         found = None if group is None else group.members.get(member)
@@ -173,6 +173,7 @@ class ClassicService:
                 replica, caller, member, found.session_ms, group.rebalance_ms,
                 lambda group: told.sync_outcome(group, member, caller.instance, call.generation),
             )  # fmt: skip
+            await self._stay(replica, caller.group, member)
         homes.heard(caller.group, member, found.session_ms)
         return outcome, group.protocol_type, group.protocol
 
@@ -192,8 +193,7 @@ class ClassicService:
         code = await self._settled(replica, caller.group, look)
         if code not in _CERTAIN:
             return code
-        if not self._is_home(replica, homes, caller.group, caller.member):
-            await self._rehome(replica, caller.group, caller.member)  # GS1
+        if await self._stay(replica, caller.group, caller.member):
             code = await self._settled(replica, caller.group, look)
             if code not in _CERTAIN:
                 return code
@@ -270,6 +270,16 @@ class ClassicService:
             case _:
                 raise self._denied(verdict, caller.group)
 
+    async def _stay(self, replica: Replica, group: str, member: MemberId) -> bool:
+        """See that this broker is the home of a member that it is about to answer (GS1); whether that took an entry.
+
+        A broker may lose its session while a call is parked, and with it be the home of nobody.
+        """
+        if self._is_home(replica, group, member):
+            return False
+        await self._rehome(replica, group, member)
+        return True
+
     async def _rehome(self, replica: Replica, group: str, member: MemberId) -> None:
         _, homes = self._of(group)
         with homes.asks(group, member):
@@ -320,7 +330,8 @@ class ClassicService:
             finally:
                 self._waiters.discard(waiter)
 
-    def _is_home(self, replica: Replica, homes: Homes, group: str, member: MemberId) -> bool:
+    def _is_home(self, replica: Replica, group: str, member: MemberId) -> bool:
+        _, homes = self._of(group)
         found = replica.machine.groups.find(group)
         home = None if found is None else found.home_of(member)
         return home is not None and homes.may_answer(group, member, home)

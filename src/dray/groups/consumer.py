@@ -9,6 +9,12 @@ Who joins waits a moment for a target that takes it into account; if there is
 none yet it is told an empty assignment, and gets the real one with its next
 heartbeat. A settled member's heartbeat writes nothing (GS2), and one at another
 broker than the home is answered after its `Beat` was applied (GS1).
+
+Invariants
+    GS8  A heartbeat is as old as the state was when it came in, however long
+         it waits here; and no member learns from memory that it owns what it
+         did not say that it owns. So a call that its client has given up
+         cannot count after one that told it more (G10).
 """
 
 from collections.abc import Mapping, Sequence
@@ -152,8 +158,10 @@ class ConsumerService:
             call = replace(call, member=str(new_uuid(self._entropy)))
         if call.epoch < JOINS:
             return await self._leave(replica, call)
-        await self._check_wishes(replica, call)
-        answer = self._from_memory(replica, call) or await self._by_machine(replica, call)
+        seen = replica.machine.position  # GS8: read before anything is awaited
+        with self._homes[replica.machine.domain].asks(call.group, MemberId(call.member)):
+            await self._check_wishes(replica, call)
+            answer = self._from_memory(replica, call) or await self._by_machine(replica, call, seen)
         if isinstance(answer, Told):
             self._watch(replica, call)
         return answer
@@ -175,7 +183,8 @@ class ConsumerService:
         session = replica.session
         if group is None or member is None or session is None:
             return None
-        if not self._homes[replica.machine.domain].may_answer(call.group, member.id, member.home):
+        homes = self._homes[replica.machine.domain]
+        if not homes.may_answer(call.group, member.id, member.home) or homes.calls(call.group, member.id) > 1:  # GS8
             return None
         if call.epoch == JOINS or call.epoch != member.epoch or _says_news(call, member):
             return None
@@ -183,22 +192,23 @@ class ConsumerService:
         if reconcile(member, group.standing(member), None if claim is None else claim.masks) is not None:
             return None
         assigned = masks_of(member.assigned) if call.says_all else None
+        if assigned is not None and (claim is None or claim.alien or claim.masks != assigned):
+            return None  # GS8
         return self._told(call, member.epoch, assigned, settled=group.is_settled(member))
 
     # -- by the machine --------------------------------------------------------
 
-    async def _by_machine(self, replica: Replica, call: Heartbeat) -> Answer:
-        with self._homes[replica.machine.domain].asks(call.group, MemberId(call.member)):
-            verdict = await (self._join(replica, call) if call.epoch == JOINS else self._judge(replica, call))
+    async def _by_machine(self, replica: Replica, call: Heartbeat, seen: int) -> Answer:
+        verdict = await (self._join if call.epoch == JOINS else self._judge)(replica, call, seen)
         if isinstance(verdict, GroupCode):
             return verdict
         assigned = dict(verdict.assigned) if verdict.sent or call.epoch == JOINS else None
         return self._told(call, verdict.epoch, assigned, settled=verdict.settled)
 
-    async def _join(self, replica: Replica, call: Heartbeat) -> Beaten | GroupCode:
+    async def _join(self, replica: Replica, call: Heartbeat, seen: int) -> Beaten | GroupCode:
         """Join, and wait a moment for a target."""
         with replica.waiter([GroupKey(call.group)]) as waiter:
-            first = await self._judge(replica, call)
+            first = await self._judge(replica, call, seen)
             if isinstance(first, GroupCode) or not first.behind:
                 return first
             deadline_ns = self._clock.boot_ns() + self._limits.join_wait_ms * 1_000_000
@@ -211,7 +221,7 @@ class ConsumerService:
             group=call.group, member=call.member, epoch=first.epoch, instance=call.instance,
             client_id=call.client_id, client_host=call.client_host, owned={},
         )  # fmt: skip
-        second = await self._judge(replica, again)
+        second = await self._judge(replica, again, first.position)
         # What was said first is true; if that has changed, the next heartbeat will tell.
         return first if isinstance(second, GroupCode) else second
 
@@ -220,9 +230,9 @@ class ConsumerService:
         group = replica.machine.groups.consumer(name)
         return group is not None and group.is_behind
 
-    async def _judge(self, replica: Replica, call: Heartbeat) -> Beaten | GroupCode:
-        seen = Seen(catalog=0, rows=()) if call.names is None else await self._views.of(call.names)
-        match await self._apply(replica, call, seen):
+    async def _judge(self, replica: Replica, call: Heartbeat, seen: int) -> Beaten | GroupCode:
+        topics = Seen(catalog=0, rows=()) if call.names is None else await self._views.of(call.names)
+        match await self._apply(replica, call, topics, seen):
             case Beaten() as beaten:
                 return beaten
             case Denied(code=code):
@@ -230,7 +240,7 @@ class ConsumerService:
             case verdict:
                 raise NotServing("the machine refused a heartbeat", verdict=repr(verdict)[:200])
 
-    async def _apply(self, replica: Replica, call: Heartbeat, seen: Seen) -> Verdict:
+    async def _apply(self, replica: Replica, call: Heartbeat, topics: Seen, seen: int) -> Verdict:
         group = replica.machine.groups.consumer(call.group)
         member = None if group is None else group.members.get(MemberId(call.member))
         claim = claim_of(group, member, call.owned)
@@ -242,8 +252,8 @@ class ConsumerService:
             instance=None if call.instance is None else InstanceId(call.instance), rack=call.rack,
             client_id=call.client_id, client_host=call.client_host, rebalance_ms=call.rebalance_ms,
             names=None if call.names is None else tuple(call.names), regex=call.regex, assignor=call.assignor,
-            owned=owned, alien=claim is not None and claim.alien, topics=seen.rows, catalog=seen.catalog,
-            max_size=self._limits.max_size,
+            owned=owned, alien=claim is not None and claim.alien, topics=topics.rows,
+            catalog=topics.catalog, max_size=self._limits.max_size, seen=seen,
         )  # fmt: skip
         (verdict,) = await replica.propose(command)
         return verdict
@@ -267,8 +277,9 @@ class ConsumerService:
 
     async def _leave(self, replica: Replica, call: Heartbeat) -> Answer:
         row = RemovalRow(
-            member=MemberId(call.member), instance=None if call.instance is None else InstanceId(call.instance)
-        )
+            member=MemberId(call.member), instance=None if call.instance is None else InstanceId(call.instance),
+            seen=replica.machine.position,
+        )  # fmt: skip
         reason = Removal.AWAY if call.epoch == GOES_AWAY else Removal.LEFT
         (verdict,) = await replica.propose(RemoveMembers(group=call.group, reason=reason, rows=(row,)))
         if not isinstance(verdict, Removed):

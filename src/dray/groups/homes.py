@@ -27,6 +27,8 @@ from dray.machine.step import Named
 from dray.replica.replica import Replica
 
 NO_GENERATION: Final = -1
+AGAIN_MS: Final = 1_000
+"""After a proposal that failed."""
 
 
 class Silence(NamedTuple):
@@ -86,6 +88,10 @@ class Homes:
             if not self._parked[group, member]:
                 del self._parked[group, member]
 
+    def calls(self, group: str, member: MemberId) -> int:
+        """How many calls of the member are under way here."""
+        return self._parked[group, member]
+
     def may_answer(self, group: str, member: MemberId, home: SessionId) -> bool:
         """Whether a member of that home is answered here from memory."""
         return self.is_own(home) and (group, member) not in self._doubted
@@ -140,14 +146,16 @@ class Homes:
             member = MemberId(one.member)
             if one.came or not own:
                 self.forget(one.group, member)  # GS6
-            elif (one.group, member) in self._doubted:
-                self.forget(one.group, member)
+            self._doubted.discard((one.group, member))  # whatever is under way was decided before this (G10)
             silence = Silence(one.group, member, Removal.EXPIRED)
             if own and silence in self._deadlines:
                 self._set(silence, self._lengths[silence])
             elif own:
                 self._arrived[one.group, member] = None
                 self.wake()
+            owed = self._unsynced.get((one.group, member))
+            if owed is not None and owed not in self._deadlines:
+                self._set(owed, AGAIN_MS)  # its removal will be refused, and what it must do is not done
 
     def take_arrived(self) -> list[tuple[str, MemberId]]:
         """Who has come here since this was last asked, and may be watched by nobody yet."""

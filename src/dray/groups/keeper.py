@@ -13,7 +13,7 @@ from dray.clock import Clock
 from dray.errors import DrayError
 from dray.groups import telemetry
 from dray.groups.deadlines import TICK_S, Timetable
-from dray.groups.homes import Homes, Silence
+from dray.groups.homes import AGAIN_MS, Homes, Silence
 from dray.groups.placement import BrokerOrder
 from dray.machine.groups.classic import ClassicGroup
 from dray.machine.groups.codes import GroupCode, Removed
@@ -27,8 +27,6 @@ from dray.replica.replica import Replica
 from dray.replica.wakeups import GROUPS
 
 SWEEP_S: Final = 10.0
-AGAIN_MS: Final = 1_000
-"""After a proposal that failed."""
 ROWS: Final = 1_000
 
 
@@ -207,7 +205,7 @@ class GroupKeeper:
         rows: dict[tuple[str, Removal], list[RemovalRow]] = {}
         for one in due:
             if self._home_of(one.group, one.member) == one.home and self._is_gone(one.home):
-                row = RemovalRow(member=one.member, home=one.home)
+                row = RemovalRow(member=one.member, home=one.home, seen=self._replica.machine.position)
                 rows.setdefault((one.group, one.reason), []).append(row)
         for (group, reason), found in rows.items():
             try:
@@ -224,6 +222,7 @@ class GroupKeeper:
                 rows.setdefault((silence.group, silence.reason), []).append(silence)
         # All at once: those of the last group may be heard while the first waits for the log.
         self._homes.doubt(one for late in rows.values() for one in late)
+        seen = self._replica.machine.position  # G10: who is heard from now on does not go
         for (group, reason), late in rows.items():
             session = self._homes.session
             found = [silence for silence in late if self._homes.doubts(silence)]
@@ -231,8 +230,9 @@ class GroupKeeper:
                 continue
             try:
                 await self._remove(
-                    group, reason, [RemovalRow(member=one.member, home=session, since=one.since) for one in found]
-                )
+                    group, reason,
+                    [RemovalRow(member=one.member, home=session, since=one.since, seen=seen) for one in found],
+                )  # fmt: skip
             except DrayError:
                 self._homes.again(found, AGAIN_MS)
             else:

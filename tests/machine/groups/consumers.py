@@ -109,12 +109,14 @@ class Scene:
             for client in clients:
                 self.beat(client, owned=client.owned)
 
-    def leave(self, client: Client, reason: Removal = Removal.LEFT, at: int = 0) -> Verdict:
-        row = RemovalRow(member=client.id, instance=client.instance)
+    def leave(self, client: Client, reason: Removal = Removal.LEFT, at: int = 0, seen: int = -1) -> Verdict:
+        row = RemovalRow(member=client.id, instance=client.instance, seen=seen)
         return self.brokers[at].do(RemoveMembers(group=GROUP, reason=reason, rows=(row,)))
 
-    def expire(self, client: Client, home: int, at: int = 0, reason: Removal = Removal.EXPIRED) -> Verdict:
-        row = RemovalRow(member=client.id, home=home, since=client.epoch)
+    def expire(
+        self, client: Client, home: int, at: int = 0, reason: Removal = Removal.EXPIRED, seen: int = -1
+    ) -> Verdict:  # fmt: skip
+        row = RemovalRow(member=client.id, home=home, since=client.epoch, seen=seen)
         return self.brokers[at].do(RemoveMembers(group=GROUP, reason=reason, rows=(row,)))
 
     def see(self, *rows: TopicRow, catalog: int | None = None, **more) -> Verdict:

@@ -83,7 +83,8 @@ def leaving(*members: str) -> RemoveMembers:
     return RemoveMembers(group=GROUP, reason=Removal.LEFT, rows=rows)
 
 
-def silent(member: str, home: int, reason: Removal = Removal.EXPIRED, since: int = -1) -> RemoveMembers:
-    return RemoveMembers(
-        group=GROUP, reason=reason, rows=(RemovalRow(member=MemberId(member), home=home, since=since),)
-    )
+def silent(
+    member: str, home: int, reason: Removal = Removal.EXPIRED, since: int = -1, seen: int = -1
+) -> RemoveMembers:  # fmt: skip
+    row = RemovalRow(member=MemberId(member), home=home, since=since, seen=seen)
+    return RemoveMembers(group=GROUP, reason=reason, rows=(row,))

@@ -124,6 +124,16 @@ def test_silence_counts_only_on_the_word_of_the_home_or_once_it_has_ended():
     assert list(stage.group.members) == ["b"]
 
 
+def test_nobody_goes_for_silence_who_was_heard_since_that_was_decided():
+    """G10: a commit that was under way shows that it lives, and it may have been answered by then."""
+    stage = Stage()
+    stage.stable("a")
+    home, seen = stage.broker.session, stage.tape.machine.position
+    stage.broker.do(Rehome(group=GROUP, members=("a",)))
+    assert stage.broker.do(silent("a", home, seen=seen)) == Removed(codes=(GroupCode.MOVED,))
+    assert stage.broker.do(silent("a", home, seen=stage.tape.machine.position)) == Removed(codes=(GroupCode.ACCEPTED,))
+
+
 def test_who_waits_in_the_round_is_not_silent():
     """G4"""
     stage = Stage()

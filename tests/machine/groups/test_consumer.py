@@ -17,6 +17,11 @@ def denied(code: GroupCode) -> Denied:
     return Denied(code=code)
 
 
+def beaten(scene: Scene, **fields) -> Beaten:
+    """Of the last entry."""
+    return Beaten(position=scene.machine.position, **fields)
+
+
 def settled(*clients: Client, names=("a",)) -> Scene:
     scene = Scene()
     for client in clients:
@@ -27,7 +32,7 @@ def settled(*clients: Client, names=("a",)) -> Scene:
 
 def test_a_first_join_by_names_makes_epoch_two_and_an_unknown_pattern_leaves_it_at_one():
     scene = Scene()
-    assert scene.join(Client("m")) == Beaten(epoch=1, assigned=(), sent=True, behind=True, settled=False)
+    assert scene.join(Client("m")) == beaten(scene, epoch=1, assigned=(), sent=True, behind=True, settled=False)
     assert (scene.group.epoch, scene.group.assignment_epoch) == (2, 1)
 
     other = Scene()
@@ -39,7 +44,9 @@ def test_a_member_gets_its_target_and_is_told_once():
     scene, one = Scene(), Client("m")
     scene.join(one)
     assert scene.retarget() == DONE
-    assert scene.beat(one, owned={}) == Beaten(epoch=2, assigned=((A, 0b1111),), sent=True, behind=False, settled=True)
+    assert scene.beat(one, owned={}) == beaten(
+        scene, epoch=2, assigned=((A, 0b1111),), sent=True, behind=False, settled=True
+    )
     assert scene.group.state is ConsumerState.STABLE
     told = scene.beat(one)
     assert isinstance(told, Beaten)
@@ -55,14 +62,53 @@ def test_partitions_move_only_after_their_owner_let_go():
     scene = settled(one)
     scene.join(two)
     scene.retarget()
-    assert scene.beat(two, owned={}) == Beaten(epoch=3, assigned=(), sent=False, behind=False, settled=False)
+    assert scene.beat(two, owned={}) == beaten(scene, epoch=3, assigned=(), sent=False, behind=False, settled=False)
     told = scene.beat(one)
-    assert told == Beaten(epoch=2, assigned=((A, 0b0011),), sent=True, behind=False, settled=False)
+    assert told == beaten(scene, epoch=2, assigned=((A, 0b0011),), sent=True, behind=False, settled=False)
     assert scene.group.members["1"].state is MemberState.UNREVOKED
     assert scene.beat(two, owned={}).assigned == ()
     assert scene.beat(one, owned={A: 0b0011}).epoch == 3
     assert scene.beat(two, owned={}).assigned == ((A, 0b1100),)
     assert scene.group.state is ConsumerState.STABLE
+
+
+def test_what_a_client_said_before_it_went_on_elsewhere_lets_nothing_go():
+    """G10, G7: in a broker that it has left, its call may still wait while it is given more."""
+    one, two = Client("1"), Client("2")
+    scene = settled(one)
+    scene.join(two)
+    scene.retarget()
+    scene.beat(two, owned={})
+    late = {"epoch": two.epoch, "owned": {}, "at": 1, "seen": scene.machine.position}
+    scene.settle(one, two)
+    assert two.owned == {A: 0b1100}
+    scene.join(Client("0"))
+    scene.retarget()
+    owned = dict(scene.group.owned)
+    assert scene.beat(Client("2"), **late) == denied(GroupCode.MOVED)
+    assert (scene.group.owned, scene.group.members["2"].epoch) == (owned, 3), "it still uses what it was given"
+    assert scene.leave(two, seen=late["seen"]).codes == (GroupCode.MOVED,)
+    assert scene.beat(two, seen=scene.machine.position).assigned == ((A, 0b1000),)
+
+
+def test_a_late_join_of_a_static_member_does_not_take_the_place_of_its_successor():
+    """G10: the third one would be told that the instance is in use."""
+    one, two = Client("1", instance="i"), Client("2", instance="i")
+    scene = settled(one)
+    seen = scene.machine.position
+    scene.leave(one, Removal.AWAY)
+    assert scene.join(two, seen=seen) == denied(GroupCode.MOVED)
+    assert isinstance(scene.join(two, seen=scene.machine.position), Beaten)
+
+
+def test_nobody_goes_for_silence_who_was_heard_since_that_was_decided():
+    """G10, G4"""
+    one = Client("1")
+    scene = settled(one)
+    home, seen = scene.group.members["1"].home, scene.machine.position
+    scene.beat(one)
+    assert scene.expire(one, home, seen=seen).codes == (GroupCode.MOVED,)
+    assert scene.expire(one, home, seen=scene.machine.position).codes == (GroupCode.ACCEPTED,)
 
 
 def test_epochs_are_checked_and_a_lost_answer_is_forgiven():

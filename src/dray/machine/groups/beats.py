@@ -9,9 +9,11 @@ from dray.machine.command import Count, Int32, Packed, Part, TopicField
 from dray.machine.groups.masks import MAX_PARTITIONS
 from dray.machine.groups.names import (
     MAX_TIMEOUT_MS,
+    UNSAID,
     GroupField,
     InstanceField,
     MemberField,
+    SeenField,
     TextField,
 )
 from dray.machine.names import ZERO_TOPIC, TopicId
@@ -70,6 +72,8 @@ class Beat(Packed, frozen=True, kw_only=True):
     catalog: Count = 0
     """The position of the catalog at which those were so."""
     max_size: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
+    seen: SeenField = UNSAID
+    """The last entry that was applied where the call came in, when it came in (G10)."""
 
     def needs(self) -> int:
         return 1 + (len(self.names or ()) + len(self.topics) + len(self.owned or ())) // NAMES_A_ROW
@@ -135,6 +139,8 @@ class Beaten(Verdict):
     """How a member stands after its heartbeat."""
 
     epoch: int
+    position: int
+    """Of its entry: what the member says next is said after it."""
     assigned: tuple[tuple[TopicId, int], ...]
     """What it may use now."""
     sent: bool

@@ -120,7 +120,7 @@ class ClassicGroup(Roster):
         member = ClassicMember(
             id=call.member, instance=call.instance, client_id=call.client_id, client_host=call.client_host,
             session_ms=call.session_ms, rebalance_ms=call.rebalance_ms, protocols=self.shared(call.protocols),
-            topics=call.topics, home=moment.session,
+            topics=call.topics, home=moment.session, heard=moment.position,
         )  # fmt: skip
         self.enter(member)
         if self.leader is None:

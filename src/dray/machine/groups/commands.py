@@ -7,10 +7,12 @@ from msgspec import Meta
 
 from dray.machine.command import MAX_ROWS, Count, Int32, Packed, Part, SessionField
 from dray.machine.groups.names import (
+    UNSAID,
     BytesField,
     GroupField,
     InstanceField,
     MemberField,
+    SeenField,
     TextField,
     TimeoutField,
 )
@@ -95,6 +97,8 @@ class RemovalRow(Part, frozen=True, kw_only=True):
     home: SessionField = NOBODY
     since: Int32 = -1
     """The generation or epoch in which it was seen."""
+    seen: SeenField = UNSAID
+    """The last entry that was applied where this was said or decided (G10)."""
 
 
 class RemoveMembers(Packed, frozen=True, kw_only=True):

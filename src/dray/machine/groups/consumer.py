@@ -23,7 +23,7 @@ from dray.machine.groups import consumer_forms
 from dray.machine.groups.beats import Beat, Beaten, SetTarget, SetTopics
 from dray.machine.groups.codes import Denied, GroupCode
 from dray.machine.groups.commands import Removal, RemovalRow, RemoveMembers
-from dray.machine.groups.group import Moment
+from dray.machine.groups.group import Moment, is_late
 from dray.machine.groups.masks import Masks, from_bytes, held, masks_of, unpack
 from dray.machine.groups.members import AWAY, ConsumerMember, Draft, Membership
 from dray.machine.groups.names import MemberId
@@ -67,13 +67,16 @@ class ConsumerGroup(Membership):
         following = reconcile(member, self.standing(member, resubscribed=resubscribed), said)
         if following is not None:
             self._put(moment, member, following)
-        return self._beaten(member, command, before)
+        return self._beaten(moment, member, command, before)
 
     def _judge(self, command: Beat, said: Masks | None) -> GroupCode | None:
         """Why a heartbeat is refused; nothing is changed."""
         if command.member not in self.members and len(self.members) >= command.max_size:
             return GroupCode.FULL
         holder = None if command.instance is None else self.statics.get(command.instance)
+        spoken_for = (self.members.get(name) for name in (command.member, holder) if name is not None)
+        if any(one is not None and is_late(one, command.seen) for one in spoken_for):
+            return GroupCode.MOVED  # G10
         if command.epoch == 0:
             taken = holder is not None and holder != command.member and self.members[holder].epoch != AWAY
             return GroupCode.UNRELEASED_INSTANCE if taken else None
@@ -141,7 +144,9 @@ class ConsumerGroup(Membership):
         put(member, following, self.owned)
         moment.step.moved.append(self.id)
 
-    def _beaten(self, member: ConsumerMember, command: Beat, before: Mapping[TopicId, int]) -> Beaten:
+    def _beaten(
+        self, moment: Moment, member: ConsumerMember, command: Beat, before: Mapping[TopicId, int]
+    ) -> Beaten:  # fmt: skip
         after = masks_of(member.assigned)
         says_all = (
             command.rebalance_ms >= 0
@@ -149,7 +154,7 @@ class ConsumerGroup(Membership):
             and command.owned is not None
         )
         return Beaten(
-            epoch=member.epoch, assigned=tuple(sorted(after.items())),
+            epoch=member.epoch, position=moment.position, assigned=tuple(sorted(after.items())),
             sent=command.epoch == 0 or says_all or after != before,
             behind=self.is_behind, settled=self.is_settled(member),
         )  # fmt: skip
@@ -235,15 +240,18 @@ class ConsumerGroup(Membership):
         """The member that goes, or why it does not (G4)."""
         match reason:
             case Removal.LEFT | Removal.AWAY:
-                return self._named(row)
+                found = self._named(row)
+                late = isinstance(found, ConsumerMember) and is_late(found, row.seen)
+                return GroupCode.MOVED if late else found  # G10
             case Removal.EXPIRED | Removal.UNREVOKED:
                 member = self.members.get(row.member)
                 if member is None:
                     return GroupCode.UNKNOWN_MEMBER
-                late = member.state is MemberState.UNREVOKED and member.epoch == row.since
-                if reason is Removal.UNREVOKED and not late:
+                holds_on = member.state is MemberState.UNREVOKED and member.epoch == row.since
+                if reason is Removal.UNREVOKED and not holds_on:
                     return GroupCode.MOVED
-                return member if may_judge(moment, member.home, row.home) else GroupCode.MOVED  # G4
+                may_go = may_judge(moment, member.home, row.home) and not is_late(member, row.seen)  # G4, G10
+                return member if may_go else GroupCode.MOVED
             case _:
                 return GroupCode.MOVED
 

@@ -75,7 +75,7 @@ def _dump_member(member: ConsumerMember, out: Writer) -> None:
     out.values([
         member.id, int(member.instance is not None), member.instance or "", int(member.rack is not None),
         member.rack or "", member.client_id, member.client_host, member.rebalance_ms, list(member.names), member.regex,
-        member.assignor, member.home, member.epoch, member.previous, member.state.value,
+        member.assignor, member.home, member.heard, member.epoch, member.previous, member.state.value,
         *_masks(member.target), *_runs(member.assigned), *_runs(member.revoking),
     ])  # fmt: skip
 
@@ -86,8 +86,9 @@ def _load_member(row: Row) -> ConsumerMember:
     return ConsumerMember(
         id=name, instance=instance if static else None, rack=rack if racked else None, client_id=row.text(),
         client_host=row.text(), rebalance_ms=row.number(), names=tuple(row.texts()), regex=row.text(),
-        assignor=row.text(), home=SessionId(row.number()), epoch=row.number(), previous=row.number(),
-        state=MemberState(row.number()), target=_load_masks(row), assigned=_load_runs(row), revoking=_load_runs(row),
+        assignor=row.text(), home=SessionId(row.number()), heard=row.number(), epoch=row.number(),
+        previous=row.number(), state=MemberState(row.number()), target=_load_masks(row),
+        assigned=_load_runs(row), revoking=_load_runs(row),
     )  # fmt: skip
 
 

@@ -32,8 +32,9 @@ def dump(group: Roster, out: Writer) -> None:
     for member in group.members.values():
         out.values([
             member.id, *_maybe(member.instance), member.client_id, member.client_host, member.session_ms,
-            member.rebalance_ms, *_maybe_all(member.topics), member.home, member.assignment, member.joined,
-            member.generation, [name for name, _ in member.protocols], [data for _, data in member.protocols],
+            member.rebalance_ms, *_maybe_all(member.topics), member.home, member.heard, member.assignment,
+            member.joined, member.generation, [name for name, _ in member.protocols],
+            [data for _, data in member.protocols],
         ])  # fmt: skip
     for name, pending in sorted(group.pending.items()):
         out.values([name, pending.home, pending.session_ms])
@@ -64,12 +65,12 @@ def load(group: Roster, source: Reader) -> None:
 def _load_member(row: Row) -> ClassicMember:
     name, instance = MemberId(row.text()), _text(row)
     client_id, client_host, session_ms, rebalance_ms = row.text(), row.text(), row.number(), row.number()
-    topics, home, assignment = _texts(row), SessionId(row.number()), row.raw()
+    topics, home, heard, assignment = _texts(row), SessionId(row.number()), row.number(), row.raw()
     joined, generation = row.number(), row.number()
     return ClassicMember(
         id=name, instance=None if instance is None else InstanceId(instance), client_id=client_id,
         client_host=client_host, session_ms=session_ms, rebalance_ms=rebalance_ms, topics=topics, home=home,
-        assignment=assignment, joined=joined, generation=generation,
+        heard=heard, assignment=assignment, joined=joined, generation=generation,
         protocols=tuple(zip(row.texts(), row.raws(), strict=True)),
     )  # fmt: skip
 

@@ -2,6 +2,12 @@
 
 Classic groups and consumer groups have rules of their own. Removal, rehoming,
 commits and deletion are asked of any group, and each kind answers for itself.
+
+Invariants
+    G10  A word of a member, or about its silence, names the last entry that
+         was applied where it was said. It counts only if the member was not
+         heard since: what a client says at one broker, and then goes on at
+         another, changes nothing when it comes late.
 """
 
 from collections.abc import Container
@@ -10,7 +16,7 @@ from typing import ClassVar, Protocol
 
 from dray.machine.groups.codes import GroupCode
 from dray.machine.groups.commands import RemoveMembers
-from dray.machine.groups.names import MemberId
+from dray.machine.groups.names import UNSAID, MemberId
 from dray.machine.names import SessionId
 from dray.machine.noun import Fields
 from dray.machine.offsets import CommitOffsets
@@ -23,6 +29,8 @@ class Housed(Protocol):
 
     id: MemberId
     home: SessionId
+    heard: int
+    """The entry that last named it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +55,12 @@ class Moment:
         """The entry names a member: its session is the home now (G5)."""
         self.step.named.append(Named(group, member.id, came=member.home != self.session))
         member.home = self.session  # G5
+        member.heard = self.position  # G10
+
+
+def is_late(member: Housed, seen: int) -> bool:
+    """Whether a member was heard since something about it was said (G10)."""
+    return seen != UNSAID and member.heard > seen
 
 
 class Group(Protocol):

@@ -43,6 +43,8 @@ class ConsumerMember(Holding):
     regex: str = ""
     assignor: str = ""
     home: SessionId = NOBODY
+    heard: int = 0
+    """The entry that last named it."""
 
     def held_since(self, topic: TopicId, partition: int, epoch: int) -> bool:
         """Whether a partition is the member's own, or was not let go of yet, and was so at an epoch (G9)."""

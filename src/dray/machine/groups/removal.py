@@ -8,7 +8,7 @@ Invariants
 from dray.machine.groups import told
 from dray.machine.groups.codes import GroupCode
 from dray.machine.groups.commands import Removal, RemovalRow
-from dray.machine.groups.group import Moment
+from dray.machine.groups.group import Moment, is_late
 from dray.machine.groups.names import MemberId
 from dray.machine.groups.roster import ClassicMember, Roster
 from dray.machine.names import SessionId
@@ -50,6 +50,6 @@ def _silent(group: Roster, moment: Moment, row: RemovalRow, *, in_generation: bo
         return GroupCode.UNKNOWN_MEMBER
     if in_generation and row.since != group.generation:
         return GroupCode.MOVED
-    if group.waits(member) or not may_judge(moment, member.home, row.home):
+    if group.waits(member) or not may_judge(moment, member.home, row.home) or is_late(member, row.seen):  # G4, G10
         return GroupCode.MOVED
     return member

@@ -63,6 +63,8 @@ class ClassicMember:
     protocols: tuple[tuple[str, bytes], ...]
     topics: tuple[str, ...] | None
     home: SessionId
+    heard: int
+    """The entry that last named it."""
     assignment: bytes = b""
     joined: int = 0
     """The round in which it waits; 0: in none."""
