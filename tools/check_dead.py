@@ -43,7 +43,6 @@ PASSIVE: Final = frozenset(
 """Decorators that change a definition and hand it to nobody."""
 
 ALLOWED: Final[Mapping[str, str]] = {
-    "dray.groups.configs.GroupConfigService.alter": "the one way to change a group's configs; no API asks for it yet",
     "dray.log.server.LogServer.listen_tcp": "the way in for brokers on other machines",
     "dray.servers.kafka.apis.*.ENDPOINT": "imported by the name in `support`, at the first request",
     "dray.servers.kafka.codec.???_compact_nullable_bytes": "each type of the notation has its two functions",

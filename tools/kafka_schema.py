@@ -36,8 +36,8 @@ class Range:
 NEVER = Range(1, 0)
 
 
-APART = frozenset({"MetadataResponseTopic"})
-"""Structs with a writer of their own, so that the bytes of an element can be kept."""
+APART = frozenset({"DescribeConfigsResult", "MetadataResponseTopic"})
+"""Structs with a writer of their own, so that an element can be written by itself, and its bytes be kept."""
 
 
 @dataclass

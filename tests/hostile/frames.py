@@ -28,6 +28,7 @@ from dray.servers.kafka.messages.offset_fetch import (
 )
 from dray.servers.kafka.support import APIS
 from tests.golden.asking import batch, fetch_request, produce_request, schema
+from tests.hostile.admin_frames import admin_messages
 from tests.hostile.group_frames import group_messages
 from tests.kafka.wire import request_bytes
 
@@ -79,6 +80,7 @@ _MESSAGES = {
     20: DeleteTopicsRequest(topics=[DeleteTopicState(name="nobody")], topic_names=["nobody"]),
     22: InitProducerIdRequest(transactional_id=None),
     **group_messages(TOPIC),
+    **admin_messages(TOPIC),
 }
 
 

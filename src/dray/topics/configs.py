@@ -17,6 +17,10 @@ from dray.topics.errors import BadTopicConfig
 LONG: Final = (1 << 63) - 1
 INT: Final = (1 << 31) - 1
 POLICY: Final = "cleanup.policy"
+MAX_NAME: Final = 200
+"""How much of what a client sent is told back to it."""
+MAX_VALUE: Final = 8_192
+"""Letters of a value that is kept."""
 
 
 class ConfigType(IntEnum):
@@ -172,23 +176,39 @@ def check(configs: Mapping[str, str | None]) -> dict[str, str]:
     """The configs as they are kept; a null value means the default (R-195)."""
     kept = {}
     for name, value in configs.items():
-        key = KEYS.get(name)
-        if key is None:
-            near = get_close_matches(name, KEYS, n=1)
-            hint = {"nearest": near[0]} if near else {}
-            raise BadTopicConfig("no such topic config", key=name, **hint)
-        if value is None:
-            continue
-        if not key.accepts(value.strip()):
-            raise BadTopicConfig("not a value of this topic config", key=name, value=value, expected=key.expects)
-        if name == POLICY and not _deletes(value):
-            # ADR-0018: nothing would ever be taken away.
-            raise BadTopicConfig(
-                "topics are not compacted yet, so one that only compacts would grow for ever: "
-                "use delete, or compact,delete to require keys and delete by time and size", key=name, value=value,
-            )  # fmt: skip
-        kept[name] = value.strip()
+        key = find_key(name)
+        if value is not None:
+            kept[name] = _check_value(key, value)
     return kept
+
+
+def find_key(name: str) -> ConfigKey:
+    """The key of a name.
+
+    Raises:
+        BadTopicConfig: there is none.
+    """
+    key = KEYS.get(name)
+    if key is None:
+        near = get_close_matches(name[:MAX_NAME], KEYS, n=1)
+        hint = {"nearest": near[0]} if near else {}
+        raise BadTopicConfig("no such topic config", key=name[:MAX_NAME], **hint)
+    return key
+
+
+def _check_value(key: ConfigKey, value: str) -> str:
+    text = value.strip()
+    if len(text) > MAX_VALUE or not key.accepts(text):
+        raise BadTopicConfig(
+            "not a value of this topic config", key=key.name, value=value[:MAX_NAME], expected=key.expects
+        )
+    if key.name == POLICY and not _deletes(text):
+        # ADR-0018: nothing would ever be taken away.
+        raise BadTopicConfig(
+            "topics are not compacted yet, so one that only compacts would grow for ever: "
+            "use delete, or compact,delete to require keys and delete by time and size", key=key.name, value=text,
+        )  # fmt: skip
+    return text
 
 
 def meaning(configs: Mapping[str, str]) -> TopicConfig:

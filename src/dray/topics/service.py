@@ -43,6 +43,7 @@ from dray.replica.freshness import Freshness
 from dray.telemetry import logger
 from dray.topics import configs as topic_configs
 from dray.topics import telemetry
+from dray.topics.altering import Wish, altered, replaced
 from dray.topics.errors import BadPartitions, BadReplication, BadTopicName, TopicExists, UnknownTopic, UnknownTopicId
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -50,6 +51,7 @@ MAX_PARTITIONS: Final = 10_000
 SLICE: Final = 1_000
 """Streams that are given, opened or closed in one entry (Q8)."""
 MAX_REPLICATION: Final = 32_767
+ALTER_TRIES: Final = 5
 STALE_MS: Final = 10_000
 """A saga that has not moved for this long of machine time is finished by whoever looks."""
 
@@ -173,6 +175,36 @@ class TopicService:
                 await self.finish(topic.id)
             case verdict:
                 raise _unexpected(verdict)
+
+    async def alter(
+        self, topic: Topic, wishes: Sequence[Wish], *, whole: bool = False, validate_only: bool = False
+    ) -> None:
+        """Change configs of a topic, all of them or none; durable when it returns.
+
+        `whole`: configs that are not named go back to their defaults.
+
+        Raises:
+            BadTopicConfig: nothing was changed.
+            Unavailable, Unknown: ask again.
+        """
+        for _ in range(ALTER_TRIES):
+            wanted = (replaced if whole else altered)(topic.configs, wishes)
+            if validate_only or not (wanted.set or wanted.remove):
+                return
+            revision = topic.revision if wanted.depends else -1
+            command = AlterTopic(
+                topic_id=topic.id, set=wanted.set, remove=wanted.remove, expected_revision=revision
+            )  # fmt: skip
+            match await self._ask(command):
+                case TopicAltered():
+                    return
+                case Refused(why=Why.NOT_FOUND):
+                    raise UnknownTopic("no such topic", topic=topic.name)
+                case Refused(why=Why.STALE):
+                    pass  # others altered it meanwhile: what we know of it is what they made of it
+                case verdict:
+                    raise _unexpected(verdict)
+        raise Unavailable("others alter this topic all the time: try again", topic=topic.name)
 
     async def delete(self, topic: Topic) -> None:
         """Delete a topic: its name is free at once, and when this returns it takes no record any more (TS2)."""

@@ -60,7 +60,7 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         why="A refusal says what is wrong; Kafka says it only of some.",
-        shapes=("produce *", "batches *", "idempotent *"),
+        shapes=("produce *", "batches *", "idempotent *", "configs of topics: a topic and no topic"),
         fields=("*.error_message",),
     ),
     Reason(
@@ -178,8 +178,16 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         why="The default comes from Dray; of the broker in this comparison it was set by its file.",
-        shapes=("create topics *",),
+        shapes=("create topics *", "configs of topics: *", "configs of others: a *"),
         fields=("*.configs.*",),
+    ),
+    Reason(
+        why="Nobody collects metrics of clients.",
+        shapes=("configs of others: metrics*",),
+    ),
+    Reason(
+        why="A number that is no operation is a mistake of the client: 42 says so, -1 that it is the server's.",
+        shapes=("changed configs of topics: operation 4",),
     ),
     Reason(
         why="Copies come from the object store. A replication factor is kept and told, an assignment is counted.",

@@ -18,14 +18,17 @@ Tree: TypeAlias = "dict[str, Tree] | list[Tree] | str | int | bool | None"
 
 _HOUR_MS = 3_600_000
 _NO_ID = bytes(16)
-_TEXTS = ("error_message", "batch_index_error_message", "cluster_id", "host")
+_TEXTS = ("error_message", "batch_index_error_message", "cluster_id", "host", "documentation")
 _BROKERS = ("node_id", "leader_id", "controller_id", "replica_nodes", "isr_nodes")
 _TIMES = ("timestamp", "log_append_time_ms")
 _UNORDERED = (
     "topics", "responses", "partitions", "partition_responses", "topic_partitions", "groups", "results", "members",
     "subscribed_topic_names",
 )  # fmt: skip
-_NAMES = ("name", "topic", "topic_id", "partition_index", "index", "group_id", "member_id", "group_instance_id")
+_NAMES = (
+    "name", "topic", "topic_id", "partition_index", "index", "group_id", "member_id", "group_instance_id",
+    "resource_type", "resource_name",
+)  # fmt: skip
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SHORT_UUID = re.compile(r"[\w-]{22}")
 """How Kafka writes the id that it gives a member of a consumer group."""

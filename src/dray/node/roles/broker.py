@@ -45,6 +45,7 @@ from dray.retention.settings import RetentionSettings
 from dray.servers.http.app import make_app
 from dray.servers.http.server import serve_http
 from dray.servers.http.settings import HttpSettings
+from dray.servers.kafka.broker_configs import BrokerConfigs
 from dray.servers.kafka.described import Descriptions
 from dray.servers.kafka.handler import Services
 from dray.servers.kafka.server import KafkaServer, Listening
@@ -81,7 +82,7 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
         opened = await _open_plane(stack, config, pools, open_objects)
         plane, catalog = opened.plane, opened.plane.domains.catalog
         built = await stack.enter_async_context(run_services(plane, service_settings(config)))
-        services = _kafka_services(config, built)
+        services = _kafka_services(config, built, ports.advertised)
         registration = registration_of(config.get(BrokerSettings), ports.advertised, plane.clock)
         await register(catalog, registration)  # RG2: before anybody can ask
         for name, work in (
@@ -165,7 +166,7 @@ def _lag_watch(services: BrokerServices) -> LagWatch:
     return LagWatch(domains=plane.domains, topics=services.topics, routing=routing, clock=plane.clock)
 
 
-def _kafka_services(config: Config, services: BrokerServices) -> Services:
+def _kafka_services(config: Config, services: BrokerServices, advertised: HostPort) -> Services:
     """The services as Kafka's handlers know them, and what only they need."""
     own, plane = config.get(TopicSettings), services.plane
     return Services(
@@ -181,6 +182,15 @@ def _kafka_services(config: Config, services: BrokerServices) -> Services:
         classic=services.groups.classic,
         consumers=services.groups.consumers,
         group_admin=services.groups.admin,
+        group_configs=services.groups.configs,
+        broker_configs=BrokerConfigs(
+            topics=own,
+            broker=config.get(BrokerSettings),
+            kafka=config.get(KafkaSettings),
+            groups=config.get(GroupSettings),
+            retention=config.get(RetentionSettings),
+            advertised=str(advertised),
+        ),
         clock=plane.clock,
         auto_create=own.auto_create,
         default_partitions=own.partitions,

@@ -6,6 +6,7 @@
     await asked.stream(topic, number)    the stream of a partition, or UnknownPartition
     await asked.everything()             what a client is told that names none
     asked.new(wanted)                    a topic that is to be made
+    await asked.catalog()                from here on, what is told was so when the request came
 
 "No" is never said from memory, for others make topics and partitions too. All
 that one request asks shares one sync.
@@ -55,14 +56,18 @@ class Asked:
     async def stream(self, topic: Topic, number: int) -> StreamId:
         """The stream of a partition; `UnknownPartition` only after a sync (TS1)."""
         if not 0 <= number < topic.visible:
-            await self.fresh.of(self._services.domains.catalog)
+            await self.catalog()
             if not 0 <= number < topic.visible:
                 raise UnknownPartition("no such partition", topic=topic.name, partition=number)
         return topic.streams[number]
 
+    async def catalog(self) -> None:
+        """Return once all that this replica knows of topics and configs is as new as the request."""
+        await self.fresh.of(self._services.domains.catalog)
+
     async def everything(self) -> list[Topic]:
         """All topics, after a sync."""
-        await self.fresh.of(self._services.domains.catalog)
+        await self.catalog()
         return self._services.topics.visible()
 
     def new(self, wanted: NewTopic) -> dict[str, str]:

@@ -32,12 +32,14 @@ from dray.fetch.offsets import OffsetLookup as LogOffsets
 from dray.fetch.service import FetchService
 from dray.groups.admin import GroupAdmin
 from dray.groups.classic import ClassicService
+from dray.groups.configs import GroupConfigService
 from dray.groups.consumer import ConsumerService
 from dray.groups.offsets import OffsetService
 from dray.produce.intake import Intake
 from dray.produce.service import ProduceService
 from dray.replica.domains import Domains
 from dray.routing.service import Routing
+from dray.servers.kafka.broker_configs import BrokerConfigs
 from dray.servers.kafka.codec import Message, Req, Resp
 from dray.servers.kafka.error_codes import ErrorCode
 from dray.servers.kafka.support import Matrix
@@ -64,6 +66,8 @@ class Services:
     classic: ClassicService
     consumers: ConsumerService
     group_admin: GroupAdmin
+    group_configs: GroupConfigService
+    broker_configs: BrokerConfigs
     clock: Clock
     auto_create: bool
     """Make a topic when a client asks for the metadata of one that does not exist."""

@@ -3,6 +3,7 @@
 from tests.peers.comparison.scenes import (
     batches,
     classic_members,
+    configs,
     consumer_members,
     fetching,
     framing,
@@ -22,6 +23,7 @@ SCENES = (
     *fetching.SCENES,
     *offsets_by_time.SCENES,
     *topics.SCENES,
+    *configs.SCENES,
     *groups.SCENES,
     *classic_members.SCENES,
     *consumer_members.SCENES,

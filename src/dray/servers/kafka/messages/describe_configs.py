@@ -92,7 +92,7 @@ class DescribeConfigsResult(Message, frozen=True, gc=False):
 
 class DescribeConfigsResponse(Message, frozen=True, gc=False):
     throttle_time_ms: int = 0
-    results: Sequence[DescribeConfigsResult] = ()
+    results: Sequence[DescribeConfigsResult | bytes] = ()
 
 
 def _read_request(version: int, frame: memoryview, pos: int) -> tuple[DescribeConfigsRequest, int, int]:
@@ -192,7 +192,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[DescribeC
     left -= count_1
     if left < 0:
         raise crowded()
-    results: Sequence[DescribeConfigsResult]
+    results: Sequence[DescribeConfigsResult | bytes]
     list_1: list[DescribeConfigsResult] = []
     for _ in range(count_1):
         error_code_1, = _get_h(frame, pos)
@@ -282,6 +282,62 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[DescribeC
     return DescribeConfigsResponse(throttle_time_ms, results), pos, ELEMENTS - left
 
 
+def write_describe_configs_result(version: int, m: DescribeConfigsResult) -> bytes:
+    out: list[Buffer] = []
+    add = out.append
+    add(_put_h(m.error_code))
+    if version >= 4:
+        add(put_compact_nullable_string(m.error_message))
+    else:
+        add(put_nullable_string(m.error_message))
+    add(_put_b(m.resource_type))
+    if version >= 4:
+        add(put_compact_string(m.resource_name))
+    else:
+        add(put_string(m.resource_name))
+    if version >= 4:
+        add(put_compact_count(m.configs))
+    else:
+        add(put_count(m.configs))
+    for m_1 in m.configs:
+        if version >= 4:
+            add(put_compact_string(m_1.name))
+        else:
+            add(put_string(m_1.name))
+        if version >= 4:
+            add(put_compact_nullable_string(m_1.value))
+        else:
+            add(put_nullable_string(m_1.value))
+        add(_put_obo(m_1.read_only, m_1.config_source, m_1.is_sensitive))
+        if version >= 4:
+            add(put_compact_count(m_1.synonyms))
+        else:
+            add(put_count(m_1.synonyms))
+        for m_2 in m_1.synonyms:
+            if version >= 4:
+                add(put_compact_string(m_2.name))
+            else:
+                add(put_string(m_2.name))
+            if version >= 4:
+                add(put_compact_nullable_string(m_2.value))
+            else:
+                add(put_nullable_string(m_2.value))
+            add(_put_b(m_2.source))
+            if version >= 4:
+                add(b"\0")
+        if version >= 3:
+            add(_put_b(m_1.config_type))
+        if version >= 4:
+            add(put_compact_nullable_string(m_1.documentation))
+        elif version >= 3:
+            add(put_nullable_string(m_1.documentation))
+        if version >= 4:
+            add(b"\0")
+    if version >= 4:
+        add(b"\0")
+    return b"".join(out)
+
+
 def _write_response(version: int, m: DescribeConfigsResponse) -> list[Buffer]:
     out: list[Buffer] = []
     add = out.append
@@ -291,56 +347,7 @@ def _write_response(version: int, m: DescribeConfigsResponse) -> list[Buffer]:
     else:
         add(put_count(m.results))
     for m_1 in m.results:
-        add(_put_h(m_1.error_code))
-        if version >= 4:
-            add(put_compact_nullable_string(m_1.error_message))
-        else:
-            add(put_nullable_string(m_1.error_message))
-        add(_put_b(m_1.resource_type))
-        if version >= 4:
-            add(put_compact_string(m_1.resource_name))
-        else:
-            add(put_string(m_1.resource_name))
-        if version >= 4:
-            add(put_compact_count(m_1.configs))
-        else:
-            add(put_count(m_1.configs))
-        for m_2 in m_1.configs:
-            if version >= 4:
-                add(put_compact_string(m_2.name))
-            else:
-                add(put_string(m_2.name))
-            if version >= 4:
-                add(put_compact_nullable_string(m_2.value))
-            else:
-                add(put_nullable_string(m_2.value))
-            add(_put_obo(m_2.read_only, m_2.config_source, m_2.is_sensitive))
-            if version >= 4:
-                add(put_compact_count(m_2.synonyms))
-            else:
-                add(put_count(m_2.synonyms))
-            for m_3 in m_2.synonyms:
-                if version >= 4:
-                    add(put_compact_string(m_3.name))
-                else:
-                    add(put_string(m_3.name))
-                if version >= 4:
-                    add(put_compact_nullable_string(m_3.value))
-                else:
-                    add(put_nullable_string(m_3.value))
-                add(_put_b(m_3.source))
-                if version >= 4:
-                    add(b"\0")
-            if version >= 3:
-                add(_put_b(m_2.config_type))
-            if version >= 4:
-                add(put_compact_nullable_string(m_2.documentation))
-            elif version >= 3:
-                add(put_nullable_string(m_2.documentation))
-            if version >= 4:
-                add(b"\0")
-        if version >= 4:
-            add(b"\0")
+        add(m_1 if isinstance(m_1, bytes) else write_describe_configs_result(version, m_1))
     if version >= 4:
         add(b"\0")
     return [b"".join(out)]

@@ -39,6 +39,7 @@ MODULES: Final[dict[int, str]] = {
     44: "incremental_alter_configs",
     47: "offset_delete",
     60: "describe_cluster",
+    61: "describe_producers",
     68: "consumer_group_heartbeat",
     69: "consumer_group_describe",
     75: "describe_topic_partitions",
