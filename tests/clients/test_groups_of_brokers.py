@@ -18,7 +18,7 @@ from dray.machine.groups.consumer import ConsumerGroup
 from dray.machine.machine import Machine
 from dray.node.directory import DataDirectory
 from dray.node.inspection import current_machine, inspect
-from dray.routing.service import rendezvous
+from dray.routing.leaders import rendezvous
 from tests.cli.test_serving import ANY, STOP_S, Serving, serving
 
 from .grouped import PATIENCE_S, Member, eventually, fill, make_topic, share

@@ -6,6 +6,7 @@ Invariants
         keeps the one it was given.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
@@ -24,6 +25,8 @@ from dray.machine.verdict import Verdict, Why, refused
 
 FIRST_GIVEN_ID: Final = 1
 MAX_NAMES: Final = 10_000
+DRAINING: Final = 2
+"""The version from which on a broker can say that it is about to stop."""
 BROKER_KEY: Final = Shape("cluster/%/brokers/#")
 
 
@@ -39,6 +42,7 @@ class RegisterBroker(Packed, frozen=True, kw_only=True):
     """Be a broker for as long as the entry's session lives."""
 
     number = 8
+    fields_since: ClassVar[Mapping[str, int]] = {"draining": DRAINING}
 
     broker_id: Int32
     """-1: the machine gives one, the same for the same session name."""
@@ -48,6 +52,8 @@ class RegisterBroker(Packed, frozen=True, kw_only=True):
     started_ms: Millis
     build: Text = ""
     capacity: Configs = msgspec.field(default_factory=dict)
+    draining: bool = False
+    """It is about to stop: clients should ask others, and be told so by everybody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +74,7 @@ class Broker:
     started_ms: int
     build: str
     capacity: dict[str, str]
+    draining: bool
 
 
 class Brokers:
@@ -119,7 +126,7 @@ class Brokers:
         self.live[wanted] = Broker(
             broker_id=wanted, session=writer.id, name=writer.name, zone=command.zone, rack=command.rack,
             listeners=command.listeners, started_ms=command.started_ms, build=command.build,
-            capacity=dict(sorted(command.capacity.items())),
+            capacity=dict(sorted(command.capacity.items())), draining=command.draining,
         )  # fmt: skip
         step.catalog_changed = True
         step.given.append(wanted)
@@ -148,7 +155,7 @@ class Brokers:
                 broker.broker_id, broker.session, broker.name, broker.zone, broker.rack, broker.started_ms,
                 broker.build, list(broker.capacity), list(broker.capacity.values()),
                 [entry.name for entry in broker.listeners], [entry.host for entry in broker.listeners],
-                [entry.port for entry in broker.listeners],
+                [entry.port for entry in broker.listeners], *([broker.draining] if version >= DRAINING else ()),
             ])  # fmt: skip
 
     def load(self, source: Reader, version: int) -> None:
@@ -167,6 +174,7 @@ class Brokers:
                 broker_id=number, session=SessionId(session), name=name, zone=zone, rack=rack,
                 listeners=tuple(Listener(name=kind, host=host, port=port) for kind, host, port in addresses),
                 started_ms=started_ms, build=build, capacity=capacity,
+                draining=version >= DRAINING and bool(row.number()),
             )  # fmt: skip
 
     def show(self, prefix: str) -> Listing:
@@ -181,5 +189,5 @@ def _fields(broker: Broker) -> Fields:
         "advertisedListeners": [
             {"name": listener.name, "host": listener.host, "port": listener.port} for listener in broker.listeners
         ],
-        "capacityHints": dict(broker.capacity),
+        "capacityHints": dict(broker.capacity), "draining": broker.draining,
     }  # fmt: skip

@@ -69,6 +69,11 @@ class Head:
         """Topics, brokers and producer ids are kept in domain 0."""
         return self.domain == 0
 
+    @property
+    def data_domains(self) -> range:
+        """The domains that hold streams. One alone is the catalog itself."""
+        return range(1) if self.domains <= 1 else range(1, self.domains + 1)
+
     def begin(self, genesis: Genesis) -> None:
         self.version = genesis.version
         self.cluster_id = genesis.cluster_id

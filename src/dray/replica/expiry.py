@@ -5,6 +5,9 @@ applied here since the other session's last entry: an outage of the log stops
 the observer's own keep-alives too, so it expires nobody. Whoever finds its own
 entries more than one and a half beats apart, because it was paused or the log
 was away, starts counting anew.
+
+Long before a session is expired it is *silent*: not heard for two beats by an
+observer that is heard itself. Nothing but advice follows from that.
 """
 
 from dataclasses import dataclass
@@ -13,6 +16,7 @@ from typing import Final
 from dray.machine.names import SessionId
 
 BEATS: Final = 3
+SILENT_BEATS: Final = 2
 
 
 @dataclass(slots=True)
@@ -20,6 +24,7 @@ class _Silence:
     """What was heard of one session, and the observer's own beats since."""
 
     last_n: int
+    heard_ns: int
     beats: int = 0
     first_ns: int = 0
     last_ns: int = 0
@@ -35,13 +40,13 @@ class Observer:
         self._last_beat_ns: int | None = None
         self._last_own_ns: int | None = None
 
-    def heard(self, session: SessionId, n: int) -> None:
+    def heard(self, session: SessionId, n: int, now_ns: int) -> None:
         """An entry of that session was applied here."""
-        self._others[session] = _Silence(last_n=n)
+        self._others[session] = _Silence(last_n=n, heard_ns=now_ns)
 
-    def watch(self, session: SessionId, n: int) -> None:
+    def watch(self, session: SessionId, n: int, now_ns: int) -> None:
         """Begin to watch a session, unless it is watched already."""
-        self._others.setdefault(session, _Silence(last_n=n))
+        self._others.setdefault(session, _Silence(last_n=n, heard_ns=now_ns))
 
     def clear(self) -> None:
         """Watch nobody: the state was replaced."""
@@ -58,7 +63,7 @@ class Observer:
         if last_own_ns is not None and 2 * (now_ns - last_own_ns) > 3 * self._beat_ns:
             # A beat is late: this process was away, or the log was, perhaps for everyone. What was not heard
             # meanwhile says nothing about the others.
-            self.restart()
+            self.restart(now_ns)
             self._last_beat_ns = None
         if self._last_beat_ns is not None and now_ns - self._last_beat_ns < self._beat_ns:
             return
@@ -69,10 +74,18 @@ class Observer:
             silence.beats += 1
             silence.last_ns = now_ns
 
-    def restart(self) -> None:
+    def restart(self, now_ns: int) -> None:
         """Count anew: after a pause, a jump or a reconnect."""
         for silence in self._others.values():
             silence.beats = 0
+            silence.heard_ns = now_ns
+
+    def is_silent(self, session: SessionId, now_ns: int) -> bool:
+        """Whether that session was not heard for two beats, while this replica heard itself."""
+        silence, own_ns = self._others.get(session), self._last_own_ns
+        if silence is None or own_ns is None or 2 * (now_ns - own_ns) > 3 * self._beat_ns:
+            return False
+        return now_ns - silence.heard_ns > SILENT_BEATS * self._beat_ns
 
     def due(self, *, patience: float = 1.0) -> list[tuple[SessionId, int]]:
         """(session, last n) of those that stayed silent through a ttl of own beats, in order of session."""

@@ -352,7 +352,7 @@ class Replica:
 
     def _observe(self, applied: Applied) -> None:
         if applied.outcome is Outcome.EXECUTED and applied.session:
-            self._observer.heard(applied.session, applied.n)
+            self._observer.heard(applied.session, applied.n, self._clock.boot_ns())
         elif applied.outcome is Outcome.EXECUTED:
             self._observe_all()
         for end in applied.ended:
@@ -360,8 +360,9 @@ class Replica:
 
     def _observe_all(self) -> None:
         """After an Open, or a fresh start: watch over every live session that is not watched yet."""
+        now_ns = self._clock.boot_ns()
         for session in self.machine.sessions.live.values():
-            self._observer.watch(session.id, session.last_n)
+            self._observer.watch(session.id, session.last_n, now_ns)
 
     async def _jump(self) -> None:
         """History is trimmed: load a newer checkpoint and go on from there (RP3)."""
@@ -386,16 +387,20 @@ class Replica:
         logger().warning(telemetry.JUMPED, position=machine.position)
 
     def due_for_expiry(self) -> Sequence[tuple[SessionId, int]]:
-        """Sessions that this replica may propose to expire (Q5); an older broker goes first."""
+        """Sessions that this replica may propose to expire (Q5); an older broker that is heard goes first."""
         if self._is_tool:
             return ()  # RP6
         own = self._writer.own_id
         elders = sum(
             1
             for session in self.machine.sessions.live.values()
-            if session.kind is SessionKind.BROKER and session.id < own
+            if session.kind is SessionKind.BROKER and session.id < own and not self.is_silent(session.id)
         )
         return self._observer.due(patience=1 + 0.5 * elders)
+
+    def is_silent(self, session: SessionId) -> bool:
+        """Whether that session was not heard for two keep-alives as seen here. Only advice."""
+        return self._observer.is_silent(session, self._clock.boot_ns())
 
     def own_entry_applied(self, boot_ns: int) -> None:
         self._observer.own_entry_applied(boot_ns)

@@ -1,8 +1,12 @@
 """Which broker a client should ask for a domain. Only advice: any broker serves any domain.
 
-The leader of a partition is the broker with the highest rendezvous weight for
-its domain, so all brokers answer alike, and a broker that comes or goes moves
-only its own domains.
+The leaders of domains are a function of the brokers that there are
+(`dray.routing.leaders`), so all brokers answer alike, and each has its share.
+
+A broker counts as long as it is live in the catalog. One that was not heard for
+two keep-alives is left out a little earlier, and so is one that is about to
+stop: clients move before it is gone. Views may differ for a moment, which costs
+nothing, for whoever is asked serves.
 
 There is no leader whose change would mean anything, so a leader epoch says
 something else: which log it is. It is the generation of the domain, 0 until a
@@ -13,16 +17,18 @@ Invariants
          request with another one is told so: 74 below it, 75 above.
     RG2  A broker that serves names itself, also in the moment between two of
          its sessions: a client forgets a broker that an answer leaves out.
+    RG4  Somebody is always named: brokers that are silent or about to stop
+         are left out only while there are others.
 """
 
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dray.errors import Unavailable
 from dray.machine.brokers import Broker
 from dray.machine.names import StreamId, domain_of
 from dray.replica.domains import Domains
+from dray.routing.leaders import bounded_leaders, rank, rendezvous
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +49,7 @@ class Routing:
         self._domains = domains
         self._catalog = domains.catalog
         self._leaders: dict[int, int] = {}
-        self._known: tuple[int, ...] = ()
+        self._known: tuple[tuple[int, ...], int] = (), 0
         self._changes = 0
         self._own: Broker | None = None
         """This very broker as it was registered last."""
@@ -55,15 +61,28 @@ class Routing:
         return -1 if own is None else own.broker_id
 
     def nodes(self, listener: str) -> list[Node]:
-        """The live brokers that have this listener, by id."""
+        """The brokers that have this listener and that clients should ask, by id."""
         nodes = (_node(broker, listener) for _, broker in sorted(self._brokers().items()))
         return [node for node in nodes if node is not None]
 
+    def controller(self, listener: str) -> int:
+        """The broker that tools should ask: one fixed choice, though any of them would do. -1: nobody is there."""
+        return min((node.broker_id for node in self.nodes(listener)), default=-1)
+
     def _brokers(self) -> dict[int, Broker]:
-        """The live brokers by id, this one among them even while it registers anew (RG2)."""
-        live = self._catalog.machine.brokers.live
+        """The brokers that clients should ask, by id."""
         own = self._registered()
-        return live if own is None or own.broker_id in live else {**live, own.broker_id: own}
+        known = dict(self._catalog.machine.brokers.live)
+        if own is not None:
+            known.setdefault(own.broker_id, own)  # RG2: even while it registers anew
+        asked = {number: broker for number, broker in known.items() if self._is_asked(broker)}
+        return asked or known  # RG4
+
+    def _is_asked(self, broker: Broker) -> bool:
+        if broker.draining:
+            return False
+        own = self._own is not None and broker.broker_id == self._own.broker_id
+        return own or not self._catalog.is_silent(broker.session)
 
     def _registered(self) -> Broker | None:
         session = self._catalog.session
@@ -74,19 +93,21 @@ class Routing:
 
     def leadership(self) -> int:
         """A number that is another one whenever leaders may have changed."""
-        brokers = tuple(self._brokers())
-        if brokers != self._known:
-            self._known, self._leaders = brokers, {}
+        head = self._catalog.machine.head
+        known = tuple(sorted(self._brokers())), head.domains
+        if known != self._known:
+            self._known, self._leaders = known, bounded_leaders(head.data_domains, known[0])
             self._changes += 1
         return self._changes
 
+    def leaders(self) -> Mapping[int, int]:
+        """The broker that clients should ask, for each domain that holds streams."""
+        self.leadership()
+        return self._leaders
+
     def leader(self, stream: StreamId) -> int:
         """The broker that clients should ask about a stream."""
-        self.leadership()
-        domain = domain_of(stream)
-        if domain not in self._leaders:
-            self._leaders[domain] = rendezvous(str(domain), self._known, default=self.broker_id)
-        return self._leaders[domain]
+        return self.leaders().get(domain_of(stream), self.broker_id)
 
     def epoch(self, stream: StreamId) -> int:
         """The leader epoch of a stream, in every answer (RG1)."""
@@ -105,17 +126,7 @@ class Routing:
 
     def rank(self, group: str) -> int:
         """How many brokers come before this one in looking after a group; 0: it is the one that clients are told."""
-        own = self.broker_id
-        return sum(_weight(_group_key(group), other) > _weight(_group_key(group), own) for other in self._brokers())
-
-
-def rendezvous(key: str, brokers: Sequence[int], *, default: int) -> int:
-    """The broker with the highest weight for a key: the same on every broker, under every hash seed."""
-    return max(brokers, key=lambda broker: _weight(key, broker), default=default)
-
-
-def _weight(key: str, broker: int) -> tuple[bytes, int]:
-    return hashlib.blake2b(f"{key} {broker}".encode(), digest_size=8).digest(), broker
+        return rank(_group_key(group), tuple(self._brokers()), self.broker_id)
 
 
 def _group_key(group: str) -> str:

@@ -13,7 +13,7 @@ Invariants
 from dataclasses import dataclass
 from typing import Final
 
-from dray.machine.names import TopicId
+from dray.machine.names import TopicId, domain_of
 from dray.machine.topics import Topic
 from dray.routing.service import Routing
 from dray.servers.kafka.messages.metadata import (
@@ -75,8 +75,9 @@ class Descriptions:
 def describe(topic: Topic, routing: Routing) -> MetadataResponseTopic:
     """What clients are told of a topic that exists."""
     partitions = []
+    leaders, default = routing.leaders(), routing.broker_id
     for partition, stream in enumerate(topic.streams[: topic.visible]):
-        leader = routing.leader(stream)
+        leader = leaders.get(domain_of(stream), default)
         partitions.append(
             MetadataResponsePartition(
                 partition_index=partition,

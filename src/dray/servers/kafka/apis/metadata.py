@@ -34,15 +34,13 @@ async def handle(request: MetadataRequest, context: Context) -> MetadataResponse
     services = context.services
     topics = await _topics(request, context)
     nodes = services.routing.nodes(context.peer.listener)
-    known = {node.broker_id for node in nodes}
-    own = services.routing.broker_id
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.broker_id, host=node.host, port=node.port, rack=node.rack)
             for node in nodes
         ],
         cluster_id=services.routing.cluster_id,
-        controller_id=own if own in known else min(known, default=-1),
+        controller_id=services.routing.controller(context.peer.listener),
         topics=topics,
     )
 
