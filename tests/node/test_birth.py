@@ -1,7 +1,7 @@
 """A part of a cluster that is not there at a start is damage: exit code 4 with the cause, and never a new cluster."""
 
 import shutil
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,10 +14,11 @@ from dray.errors import Corrupt
 from dray.ids import SeededEntropy, SystemEntropy
 from dray.log.port import LostReply
 from dray.log.writer import LogFailed
+from dray.machine.head import all_domains
 from dray.machine.machine import Machine
 from dray.node.birth import check_birth, remember_birth
 from dray.node.directory import DataDirectory
-from dray.node.metadata import Effects, MetadataOptions
+from dray.node.metadata import Effects, MetadataOptions, check_whole
 from dray.node.owning import open_logs
 from dray.node.recovery import recover
 from dray.objects.cluster import bind
@@ -26,6 +27,7 @@ from dray.offload import InlineOffload
 from dray.replica.fold import fold_to
 from dray.sim import disk as sim
 from dray.testing import broker
+from tests.cli.test_serving import produce
 
 ROOT = Path("/data")
 
@@ -140,8 +142,9 @@ def test_a_directory_that_is_older_than_the_marks_opens_and_gets_them(tmp_path):
 class Cluster:
     """What a first start does to a disk, in the order in which a broker does it."""
 
-    def __init__(self, disk: sim.FakeDisk) -> None:
+    def __init__(self, disk: sim.FakeDisk, domains: int = 1) -> None:
         self.disk = disk
+        self.domains = domains
         self.directory = DataDirectory(ROOT)
         self.effects = Effects(
             clock=ManualClock(), entropy=SeededEntropy(disk.boots), disk=disk, offload=InlineOffload()
@@ -156,31 +159,69 @@ class Cluster:
         await check_birth(objects, self.directory, identity, self.disk)
         await bind(objects, identity.cluster_id)
         async with AsyncExitStack() as stack:
-            logs = await open_logs(stack, self.directory, identity, effects, MetadataOptions())
+            logs = await open_logs(stack, self.directory, identity, effects, MetadataOptions(domains=self.domains))
+            machines = {}
+            for domain, log in logs.items():
+                machines[domain] = Machine()
+                await fold_to(machines[domain], log, await log.tail())
+            check_whole(machines[0], list(logs))
             await remember_birth(objects, self.directory, self.disk)
-            machine = Machine()
-            await fold_to(machine, logs[0], await logs[0].tail())
-        return SimpleNamespace(cluster=identity.cluster_id, log_id=machine.log_id)
+        return SimpleNamespace(cluster=identity.cluster_id, logs={n: one.log_id for n, one in machines.items()})
 
 
-async def test_a_first_start_that_was_cut_short_anywhere_goes_on_and_forgets_nothing():
-    """ND3: power is lost at every single call; what a whole start began is there ever after."""
+@pytest.mark.parametrize("domains", [1, 4])
+async def test_a_first_start_that_was_cut_short_anywhere_goes_on_and_forgets_nothing(domains):
+    """ND3, ND5: power is lost at every single call; what a whole start began is there ever after."""
     points = 0
     for disk in sim.every_crash((None, 0, 1)):
         points += 1
         with disk.until_crash():
             try:
-                await Cluster(disk).start()
+                await Cluster(disk, domains).start()
             except (LostReply, LogFailed):
                 assert disk.crashed
-        begun = await Cluster(disk).start()
-        assert await Cluster(disk).start() == begun, f"{disk!r}"
+        begun = await Cluster(disk, domains).start()
+        assert sorted(begun.logs) == list(all_domains(domains))
+        assert await Cluster(disk, domains + 3).start() == begun, f"{disk!r}"  # what is there counts
         with disk.until_crash():
             pass
         assert await Cluster(disk).start() == begun, f"{disk!r}"
-        log = DataDirectory(ROOT).log(0)
+        lost = points % len(begun.logs)
+        log = DataDirectory(ROOT).log(lost)
         for name in disk.list(log):
             disk.remove(log / name)
         with pytest.raises(Corrupt):
-            await Cluster(disk).start()
+            await Cluster(disk, domains).start()
     assert points > 60
+
+
+async def test_a_birth_that_was_cut_short_goes_on_with_the_number_that_it_began_with() -> None:
+    """ND5: some of the logs say how many there are to be; the setting of the second start does not count."""
+    found = set()
+    for disk in sim.every_crash((None,)):
+        with disk.until_crash(), suppress(LostReply, LogFailed):
+            await Cluster(disk, 4).start()
+        found.add(len((await Cluster(disk, 2).start()).logs))
+    assert found == {3, 5}, "before anything was made the setting counts, and what was made after that"
+
+
+@pytest.mark.slow
+def test_a_domain_that_is_missing_is_damage_whatever_the_marks_say(tmp_path):
+    """ND4: beside a catalog that names it; and a catalog that is missing beside a domain that was used (ND5)."""
+    start(tmp_path, cluster__domains=4)
+    assert len(list((tmp_path / "meta").glob("domain-*"))) == 5
+    start(tmp_path)  # the number is the catalog's, not the setting's
+    aside = empty(tmp_path / "meta" / "domain-00003")
+    assert "domain=3" in refused(tmp_path)
+    as_it_was_before_the_marks(tmp_path)
+    (tmp_path / "meta" / "domain-00003").rmdir()
+    assert "missing=3" in refused(tmp_path)
+    aside.rename(tmp_path / "meta" / "domain-00003")
+    with broker(tmp_path) as dray:
+        produce(dray.bootstrap)
+    (tmp_path / "log.json").unlink()
+    (tmp_path / "meta" / "domain-00000").rename(tmp_path / "kept")
+    assert "not in this directory" in refused(tmp_path)
+    (tmp_path / "objects" / "log.json").unlink()
+    shutil.rmtree(tmp_path / "objects" / "wal")
+    assert "catalog is missing" in refused(tmp_path)

@@ -11,7 +11,7 @@ from dray.config import Section
 from dray.fetch.settings import FetchSettings
 from dray.groups.settings import GroupSettings
 from dray.log.settings import LogSettings
-from dray.node.settings import BrokerSettings, TopicSettings
+from dray.node.settings import BrokerSettings, ClusterSettings, TopicSettings
 from dray.objects.settings import ObjectsSettings
 from dray.produce.settings import WalSettings
 from dray.replica.settings import SessionSettings
@@ -33,6 +33,7 @@ class LoggingSettings(Section):
 
 SECTIONS: Final[Mapping[str, type[Section]]] = {
     "broker": BrokerSettings,
+    "cluster": ClusterSettings,
     "fetch": FetchSettings,
     "groups": GroupSettings,
     "http": HttpSettings,

@@ -50,6 +50,11 @@ def founding(genesis: Genesis, time_ms: int) -> bytes:
     )  # fmt: skip
 
 
+def all_domains(domains: int) -> range:
+    """Every domain of a cluster with so many data domains. One alone is the catalog itself."""
+    return range(1 if domains == 1 else domains + 1)
+
+
 class Head:
     """What every noun may ask about its log."""
 

@@ -121,8 +121,8 @@ class DataDirectory:
         return found
 
     def holds_log(self, disk: Disk) -> bool:
-        """Is there any file of a log here?"""
-        return any(disk.list(self.log(domain)) for domain in self._domains(disk))
+        """Is there any file of the catalog's log here? It is begun last (ND5)."""
+        return bool(disk.list(self.log(0)))
 
     def knows_log(self, disk: Disk) -> bool:
         """Was a log of this directory ever begun, as far as it remembers (ND2)?"""
@@ -164,8 +164,14 @@ class DataDirectory:
     def _check_mark(self, disk: Disk) -> None:
         """Raise if a log was begun and is not where it is looked for (ND2)."""
         mark = self._read_mark(disk)
-        if mark is None or all(disk.list(self.log(domain)) for domain in mark.domains):
+        missing = [] if mark is None else [domain for domain in mark.domains if not disk.list(self.log(domain))]
+        if mark is None or not missing:
             return
+        if any(disk.list(self.meta / f"fresh-{self.home(domain).name}") for domain in missing):
+            raise Corrupt(
+                "the log of a domain is missing: a recovery was cut short. Run: drayd admin meta recover --domain",
+                path=self.meta, domain=missing[0],
+            )  # fmt: skip
         kept = self.root / mark.path
         if kept != self.meta:
             raise Corrupt(
@@ -174,8 +180,9 @@ class DataDirectory:
                 kept=kept, looked=self.meta,
             )  # fmt: skip
         raise Corrupt(
-            "the log is missing, but it was begun: mount its volume, or restore it from a backup", path=self.meta
-        )
+            "the log is missing, but it was begun: mount its volume, or restore it from a backup",
+            path=self.meta, domain=missing[0],
+        )  # fmt: skip
 
     def read_identity(self, disk: Disk) -> Identity:
         """Whose directory it is; `NotFound` if nobody's yet."""

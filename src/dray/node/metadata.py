@@ -5,6 +5,10 @@ of our own (`dray.node.owning`), the logs that another keeps
 (`dray.node.joining`), or memory. Everything else is the same for all of them:
 
     source.open ─► Part per domain ─► newest checkpoint ─► fold to the tail ─► follow, write, checkpoint
+
+Invariants
+    ND4  A process starts with every domain that the catalog names, or not at
+         all: one that is missing is damage.
 """
 
 import asyncio
@@ -17,14 +21,14 @@ from uuid import UUID
 
 from dray.clock import Clock
 from dray.disk import DirectoryLock, Disk, TakeLock
-from dray.errors import DrayError
+from dray.errors import Corrupt, DrayError
 from dray.ids import Entropy
 from dray.log.files import FileLog
 from dray.log.opening import LogEffects, LogOptions, open_log
 from dray.log.port import Log
 from dray.log.server import LogServer
 from dray.log.urls import LogUrl, MemoryLogs
-from dray.machine.head import SUPPORTED, Genesis, founding
+from dray.machine.head import SUPPORTED, Genesis, all_domains, founding
 from dray.machine.machine import Machine
 from dray.machine.sessions import SessionKind
 from dray.node.directory import Identity as DirectoryIdentity
@@ -33,7 +37,7 @@ from dray.offload import Offload
 from dray.replica.checkpointer import KEPT_MS, Checkpointer
 from dray.replica.checkpoints import CheckpointStore, MemoryCheckpoints, newest_machine
 from dray.replica.child import ChildFolder
-from dray.replica.domains import Domains
+from dray.replica.domains import CATALOG_DOMAIN, Domains
 from dray.replica.fold import Folder
 from dray.replica.opening import catch_up
 from dray.replica.replica import Replica
@@ -86,6 +90,8 @@ class MetadataOptions:
     """How the metadata plane of this process behaves."""
 
     name: str = "broker-0"
+    domains: int = 1
+    """How many data domains a new cluster is born with; one that is there has what its catalog says (ND4)."""
     timing: Timing = field(default_factory=Timing)
     segment_bytes: int = 64 << 20
     max_entry_bytes: int = 1 << 20
@@ -166,6 +172,8 @@ async def run_metadata(
         for part in parts:
             replica = replicas[part.domain] = await _follow(stack, part, session, effects, options.timing)
             check_genesis(replica.machine, identity, part.domain)
+            if part.domain == CATALOG_DOMAIN:
+                check_whole(replica.machine, [part.domain for part in parts])
             _pass_on(replica.failed, failed)
             if part.folder is not None:
                 making[part.domain] = _make_checkpoints(part, part.folder, replica, watch, effects.clock, options)
@@ -189,10 +197,13 @@ class InMemory:
     async def open(
         self, stack: AsyncExitStack, identity: DirectoryIdentity, effects: Effects, options: MetadataOptions
     ) -> Sequence[Part]:
-        log = await open_log(MemoryLogs(), 0, effects.of_logs, log_options(options))
-        stack.push_async_callback(log.close)
-        await begin_log(log, identity, 0, effects)
-        return [Part(domain=0, log=log, checkpoints=MemoryCheckpoints(), folder=None)]
+        parts = []
+        for domain in all_domains(options.domains):
+            log = await open_log(MemoryLogs(), domain, effects.of_logs, log_options(options))
+            stack.push_async_callback(log.close)
+            await begin_log(log, identity, domain, effects, options.domains)
+            parts.append(Part(domain=domain, log=log, checkpoints=MemoryCheckpoints(), folder=None))
+        return parts
 
 
 def log_options(options: MetadataOptions, cluster_id: UUID | None = None) -> LogOptions:
@@ -205,8 +216,8 @@ def log_options(options: MetadataOptions, cluster_id: UUID | None = None) -> Log
     )
 
 
-async def begin_log(log: Log, identity: DirectoryIdentity, domain: int, effects: Effects, domains: int = 1) -> None:
-    """The first entry of a new log."""
+async def begin_log(log: Log, identity: DirectoryIdentity, domain: int, effects: Effects, domains: int) -> None:
+    """The first entry of a new log, of a cluster with so many data domains."""
     genesis = Genesis(
         cluster_id=identity.cluster.bytes,
         log_id=effects.entropy.random_bytes(8),
@@ -223,6 +234,16 @@ def check_genesis(machine: Machine, identity: DirectoryIdentity, domain: int) ->
         raise WrongDirectory(
             "the log belongs to another cluster or domain: do not mix directories",
             has=machine.head.cluster_id.hex(), domain=machine.domain, wanted=identity.cluster.hex, wanted_domain=domain,
+        )  # fmt: skip
+
+
+def check_whole(catalog: Machine, there: Sequence[int]) -> None:
+    """Raise `Corrupt` if a domain is missing that the catalog names (ND4)."""
+    missing = sorted({CATALOG_DOMAIN, *catalog.head.data_domains} - set(there))
+    if missing:
+        raise Corrupt(
+            "the log of a domain is missing, but the catalog names it: mount its volume, or restore it from a backup",
+            missing=",".join(map(str, missing)), domains=catalog.head.domains,
         )  # fmt: skip
 
 

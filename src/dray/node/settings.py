@@ -29,6 +29,14 @@ class BrokerSettings(Section):
     """Believe this machine's clock although it is far ahead of the log's time. For one start, after you looked."""
 
 
+class ClusterSettings(Section):
+    """What a cluster is born with. It is read once, when the log is begun."""
+
+    domains: int = Field(default=1, ge=1, le=256)
+    """Data domains: parts of the metadata, each with a log of its own, that different brokers lead. More of them
+    spread over more brokers, and cost objects: every domain writes its own. 4 in `drayd dev --brokers N`."""
+
+
 class TopicSettings(Section):
     """What topics are like when nobody says otherwise."""
 

@@ -32,7 +32,7 @@ from dray.node.pools import Pools
 from dray.node.probes import metadata_probe, store_probe, tasks_probe
 from dray.node.registration import LISTENER, keep_registered, register, registration_of
 from dray.node.services import BrokerServices, ServiceSettings, run_services
-from dray.node.settings import BrokerSettings, TopicSettings
+from dray.node.settings import BrokerSettings, ClusterSettings, TopicSettings
 from dray.node.space import DiskWatch
 from dray.node.store import ClusterStore, OpenStore
 from dray.objects.opening import StoreEffects, open_store
@@ -124,6 +124,7 @@ async def _open_plane(stack: AsyncExitStack, config: Config, pools: Pools, open_
     broker, log = config.get(BrokerSettings), config.get(LogSettings)
     options = MetadataOptions(
         name="broker",
+        domains=config.get(ClusterSettings).domains,
         timing=_timing(config.get(SessionSettings)),
         segment_bytes=int(log.segment_bytes),
         max_entry_bytes=int(log.max_entry_bytes),
