@@ -71,7 +71,7 @@ check: $(SETUP)
 	$(BIN)/python -m tools.fuzz_kernel
 
 test-peers: $(SETUP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m peers
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "peers and not long"
 
 bench: $(SETUP)
 	$(BIN)/python -m bench

@@ -1,34 +1,49 @@
 """Members of a group in processes of their own, and what they have told so far."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from time import monotonic, sleep  # between two looks at other processes
-from typing import Self
+from typing import Self, TypeAlias
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 PATIENCE_S = 60
 """Only a hang takes this long."""
-SCRIPT = Path(__file__).with_name("member.py")
+PYTHON = (sys.executable, str(Path(__file__).with_name("member.py")))
+Part: TypeAlias = "int | tuple[str, int]"
+"""A partition of the topic; of a pattern, with its topic."""
 
 
 class Member:
     """One consumer that subscribes, in its own process."""
 
-    def __init__(self, kind: str, bootstrap: str, topic: str, group: str) -> None:
+    def __init__(
+        self, kind: str, bootstrap: str, topic: str, group: str, *,
+        program: Sequence[str] = PYTHON, hold: Path | None = None, session_ms: int | None = None,
+    ) -> None:  # fmt: skip
+        """`program` is told KIND BOOTSTRAP TOPIC GROUP and speaks as member.py does."""
+        more = {} if hold is None else {"DRAY_TEST_HOLD": str(hold)}
+        more |= {} if session_ms is None else {"DRAY_TEST_SESSION_MS": str(session_ms)}
         self._process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), kind, bootstrap, topic, group], stdout=subprocess.PIPE, text=True
+            [*program, kind, bootstrap, topic, group], stdout=subprocess.PIPE, text=True, env={**os.environ, **more}
         )
-        self.assigned: list[int] = []
+        self._topic = topic
+        self.assigned: list[Part] = []
         self.changes = 0
         """How often its work has changed."""
-        self.seen: list[tuple[int, int]] = []
-        self.reads: list[tuple[int, int]] = []
+        self.holds = False
+        """It takes its time in the middle of a rebalance."""
+        self.seen: list[tuple[Part, int]] = []
+        self.reads: list[tuple[Part, int]] = []
+        self.owned: set[tuple[int, Part]] = set()
+        """What it has had, with the generation or epoch, where its library tells that."""
         self._reader = threading.Thread(target=self._listen, daemon=True)
         self._reader.start()
 
@@ -43,16 +58,35 @@ class Member:
         for line in self._process.stdout:
             said = json.loads(line)
             if "assigned" in said:
-                self.assigned = said["assigned"]
+                parts = [self._part(*one) for one in said["assigned"]]
+                if "generation" in said:
+                    self.owned.update((said["generation"], part) for part in parts)
+                self.assigned = parts
                 self.changes += 1
+            elif "holds" in said:
+                self.holds = True
             elif "seen" in said:
-                self.seen.append(tuple(said["seen"]))
+                self.seen.append(self._place(said["seen"]))
             else:
-                self.reads.append(tuple(said["read"]))
+                self.reads.append(self._place(said["read"]))
+
+    def _part(self, topic: str, partition: int) -> Part:
+        return (topic, partition) if self._topic.startswith("^") else partition
+
+    def _place(self, said: list) -> tuple[Part, int]:
+        return self._part(said[0], said[1]), said[2]
 
     @property
     def lives(self) -> bool:
         return self._process.poll() is None
+
+    def pause(self) -> None:
+        """It does nothing any more, and does not know it."""
+        self._process.send_signal(signal.SIGSTOP)
+        self.assigned = []
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
 
     def leave(self) -> None:
         """As a program that ends cleanly."""
@@ -76,15 +110,27 @@ def eventually(what: str, holds: Callable[[], bool]) -> None:
         sleep(0.05)
 
 
-def share(members: Sequence[Member], partitions: int) -> None:
+def share(members: Sequence[Member], partitions: "int | Iterable[Part]") -> None:
     """Every partition has exactly one of these, and each has some."""
+    wanted = list(range(partitions)) if isinstance(partitions, int) else sorted(partitions)
 
     def shared() -> bool:
         assert all(member.lives for member in members), "a member has ended; its last words are on stderr"
         parts = [list(member.assigned) for member in members]
-        return all(parts) and sorted(partition for part in parts for partition in part) == list(range(partitions))
+        return all(parts) and sorted(partition for part in parts for partition in part) == wanted
 
-    eventually(f"{len(members)} members share {partitions} partitions", shared)
+    try:
+        eventually(f"{len(members)} members share {len(wanted)} partitions", shared)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {[member.assigned for member in members]}") from error
+
+
+def assert_one_owner(members: Iterable[Member]) -> None:
+    """No partition had two owners in one generation, as members tell it whose libraries know."""
+    owners: dict[tuple[int, Part], Member] = {}
+    for member in members:
+        for owned in member.owned:
+            assert owners.setdefault(owned, member) is member, f"two members had generation and partition {owned}"
 
 
 def fill(bootstrap: str, topic: str, partitions: int, each: int) -> None:

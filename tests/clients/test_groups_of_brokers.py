@@ -3,13 +3,11 @@
 import asyncio
 import itertools
 import signal
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from dray.disk import LocalDisk
@@ -22,6 +20,7 @@ from dray.routing.leaders import rendezvous
 from tests.cli.test_serving import ANY, STOP_S, Serving, serving
 
 from .grouped import PATIENCE_S, Member, eventually, fill, make_topic, share
+from .watching import watched
 
 pytestmark = pytest.mark.slow
 
@@ -97,54 +96,11 @@ def are_at_home(machine: Machine, name: str) -> bool:
     return all(member.home in machine.sessions.live for member in of_group(machine, name).members.values())
 
 
-class Commits(threading.Thread):
-    """Looks at the committed offsets again and again, at whichever broker answers."""
-
-    def __init__(self, bootstrap: str, group: str) -> None:
-        super().__init__(daemon=True)
-        self._consumer = Consumer({
-            "bootstrap.servers": bootstrap, "group.id": group, "reconnect.backoff.max.ms": 500,
-        })  # fmt: skip
-        self._stopping = threading.Event()
-        self.looks: list[list[int]] = []
-
-    def run(self) -> None:
-        asked = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
-        while not self._stopping.wait(0.1):
-            try:
-                told = self._consumer.committed(asked, timeout=5)
-            except KafkaException:  # the broker that was asked is gone
-                continue
-            if all(one.error is None for one in told):
-                self.looks.append([one.offset for one in told])
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self.join()
-        self._consumer.close()
-
-
-@contextmanager
-def watched(bootstrap: str, group: str) -> Iterator[Commits]:
-    commits = Commits(bootstrap, group)
-    commits.start()
-    try:
-        yield commits
-    finally:
-        commits.stop()
-
-
 def sees_all(members: Sequence[Member], each: int) -> None:
     wanted = {(partition, offset) for partition in range(PARTITIONS) for offset in range(each)}
     eventually(
         f"{len(wanted)} records are delivered", lambda: wanted <= {seen for member in members for seen in member.seen}
     )
-
-
-def assert_never_back(commits: Commits) -> None:
-    for partition in range(PARTITIONS):
-        offsets = [look[partition] for look in commits.looks]
-        assert offsets == sorted(offsets), f"what is committed stays committed: partition={partition}"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -158,12 +114,12 @@ def test_a_group_outlives_the_brokers_that_keep_it(tmp_path: Path, kind: str) ->
         members = [
             stack.enter_context(Member(kind, broker.kafka, TOPIC, group)) for broker in three.brokers.values()
         ]  # fmt: skip
-        commits = stack.enter_context(watched(three.bootstrap, group))
+        commits = stack.enter_context(watched(three.bootstrap, TOPIC, PARTITIONS, group))
         share(members, PARTITIONS)
         sees_all(members, EACH)
         assert three.coordinator(group) == three.brokers[3].kafka
 
-        eventually("all is committed", lambda: bool(commits.looks) and commits.looks[-1] == [EACH] * PARTITIONS)
+        eventually("all is committed", lambda: commits.have_come_to(EACH))
         before, changes = place(three.state(), group), [member.changes for member in members]
         three.stop(3)
         eventually("the members have other homes", lambda: are_at_home(three.state(), group))
@@ -181,9 +137,8 @@ def test_a_group_outlives_the_brokers_that_keep_it(tmp_path: Path, kind: str) ->
         sees_all(members, 4 * EACH)
         share(members, PARTITIONS)
         eventually("the members have other homes", lambda: are_at_home(three.state(), group))
-        eventually("all is committed", lambda: commits.looks[-1] == [4 * EACH] * PARTITIONS)
+        eventually("all is committed", lambda: commits.have_come_to(4 * EACH))
         assert three.coordinator(group) == three.brokers[1].kafka
 
-        assert_never_back(commits)
         reads = [read for member in members for read in member.reads]
         assert len(reads) == len(set(reads)), "what a member has committed is not read again"

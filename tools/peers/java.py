@@ -20,10 +20,13 @@ def java_program(
     `properties` follow the arguments as `key=value`: settings of the client, on top of its defaults.
     """
     settings = [f"{key}={value}" for key, value in (properties or {}).items()]
-    libs = jars()
-    command = java_command("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-    command[-1] = f"{_compiled(source)}:{libs}/*"
-    return run([*command, source.stem, *arguments, *settings], stdin=stdin, seconds=seconds)
+    return run([*command_of(source), *arguments, *settings], stdin=stdin, seconds=seconds)
+
+
+def command_of(source: Path, heap: str = "256m") -> list[str]:
+    """How to run the class that `source` is named after; its arguments follow."""
+    command = java_command(f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+    return [*command[:-1], f"{_compiled(source)}:{jars()}/*", source.stem]
 
 
 def _compiled(source: Path) -> Path:
