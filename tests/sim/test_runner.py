@@ -73,6 +73,8 @@ def test_five_hundred_seeds_are_clean(first):
         ("local", ["power cut", "log.torn_tail_cut"]),
         ("disks", ["log.trimmed", "error=LogFailed", "log.reconnecting", "session_expired", "error=Corrupt"]),
         ("recovery", ["the log is decayed", "the log is old copy", "error=LogDamaged"]),
+        ("groups-classic", ["Removal.EXPIRED", "Removal.PENDING", "EndPhase", "Rehome", "replica.jumped"]),
+        ("groups-consumer", ["Removal.UNREVOKED", "Removal.AWAY", "GroupCode.MOVED", "SetTopics", "replica.jumped"]),
     ],
 )
 def test_the_first_seeds_show_what_a_scenario_is_about(name, signs):
@@ -86,7 +88,7 @@ def test_the_first_seeds_show_what_a_scenario_is_about(name, signs):
     assert not missing
 
 
-@pytest.mark.parametrize(("scenario", "seed"), [("ordering", "17"), ("pipelines", "3"), ("topics", "3")])
+@pytest.mark.parametrize(("scenario", "seed"), [("ordering", "17"), ("pipelines", "3"), ("groups-consumer", "3")])
 def test_a_run_repeats_exactly_in_another_process_under_another_hash_seed(scenario, seed):
     """SM1, SM4"""
     seen = set()

@@ -31,6 +31,7 @@ Invariants
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Annotated, ClassVar, Final, Protocol, TypeAlias
 
 import msgspec
@@ -108,7 +109,7 @@ class Packed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         return 1
 
     def payload(self, version: int) -> bytes:
-        known = self._known_fields(version)
+        known = _known_fields(type(self), version)
         if known == len(self.__struct_fields__):
             return _ENCODER.encode(self)
         for field in msgspec.structs.fields(self)[known:]:
@@ -118,21 +119,28 @@ class Packed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
     @classmethod
     def reader(cls, version: int) -> "Callable[[Buffer], Packed]":
-        decode: Callable[[Buffer], Packed] = msgspec.msgpack.Decoder(cls).decode
-        known = cls._known_fields(version)
-        if known == len(cls.__struct_fields__):
-            return decode
+        return _reader(cls, version)
 
-        def read(payload: Buffer) -> Packed:
-            if _array_length(payload) > known:
-                raise BadCommand("a field is above the active version", type=cls.number)  # M10
-            return decode(payload)
 
-        return read
+@cache
+def _known_fields(kind: type[Packed], version: int) -> int:
+    return sum(kind.fields_since.get(name, kind.since) <= version for name in kind.__struct_fields__)
 
-    @classmethod
-    def _known_fields(cls, version: int) -> int:
-        return sum(cls.fields_since.get(name, cls.since) <= version for name in cls.__struct_fields__)
+
+@cache
+def _reader(kind: type[Packed], version: int) -> "Callable[[Buffer], Packed]":
+    """Made once for all machines of a process: a decoder knows nothing but its type."""
+    decode: Callable[[Buffer], Packed] = msgspec.msgpack.Decoder(kind).decode
+    known = _known_fields(kind, version)
+    if known == len(kind.__struct_fields__):
+        return decode
+
+    def read(payload: Buffer) -> Packed:
+        if _array_length(payload) > known:
+            raise BadCommand("a field is above the active version", type=kind.number)  # M10
+        return decode(payload)
+
+    return read
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, kw_only=True):

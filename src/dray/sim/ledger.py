@@ -9,30 +9,38 @@ silence before its session timeout less two beats (G4, GS1), and sleep of its
 broker is no silence (GS3).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from dray.groups.placement import domain_of_group
 from dray.log import envelope
 from dray.machine.command import Command
+from dray.machine.confirmations import Checkpointed
+from dray.machine.groups.beats import SetTarget
 from dray.machine.groups.classic import ClassicGroup
-from dray.machine.groups.codes import GroupCode, Removed
-from dray.machine.groups.commands import EndPhase, Removal, RemovalRow, RemoveMembers
+from dray.machine.groups.codes import GroupCode, Removed, Waiting
+from dray.machine.groups.commands import EndPhase, JoinClassic, Removal, RemovalRow, RemoveMembers
 from dray.machine.groups.consumer import ConsumerGroup
-from dray.machine.groups.names import MemberId
+from dray.machine.groups.names import InstanceId, MemberId
 from dray.machine.groups.roster import Preparing
 from dray.machine.machine import Machine
+from dray.machine.names import SessionId
 from dray.machine.offsets import CommitOffsets, OffsetCode, OffsetsCommitted
 from dray.machine.sessions import Close, Expire, KeepAlive, Open
 from dray.machine.step import Applied
-from dray.machine.verdict import Done
+from dray.machine.verdict import Done, Verdict
+from dray.sim.beliefs import Beliefs
 from dray.sim.brokers import Cluster
 from dray.sim.log import LogEntry
 from dray.sim.process import Process
+from dray.sim.standings import Standings
 
-_LIFE: Final = (Close, Expire, KeepAlive, Open)
-"""What brokers write of themselves."""
-SILENT: Final = frozenset({Removal.EXPIRED, Removal.UNSYNCED})
+_UPKEEP: Final = (Checkpointed, KeepAlive)
+"""What brokers write of themselves, whatever happens."""
+_LIVES: Final = (*_UPKEEP, Close, Expire, Open)
+"""And in a domain without members and brokers: retention stands in there for one that died, a minute later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +80,20 @@ class Ledger:
         self._phase: _Phase | None = None
         self.left: set[MemberId] = set()
         """Ids that nobody uses any more."""
+        self.beliefs = Beliefs(self.world, self.has)
+        self._standings = Standings(self.world)
+        self._waiting: dict[MemberId, InstanceId | None] = {}
+        """Who waits in a JoinGroup for the next generation."""
+        self._waited_since = -1
         self.written: list[str] = []
         """What was written about groups, and everything else but signs of life."""
         self.generations = 0
         self.removed = 0
-        for truth in cluster.truths.values():
-            truth.watchers.append(self._count)
-        self._truth.watchers.append(self._watch)
+        self._decoders = Machine().decoders
+        for domain, truth in cluster.truths.items():
+            lives_here = domain == 0 or truth is self._truth
+            watch = partial(self._watch, _UPKEEP if lives_here else _LIVES, about_group=truth is self._truth)
+            truth.watchers.append(watch)
 
     # -- the state as it is ------------------------------------------------
 
@@ -96,8 +111,12 @@ class Ledger:
 
     def has(self, member: MemberId) -> bool:
         """Whether the group knows a member now."""
+        return member in self.members()
+
+    def members(self) -> set[MemberId]:
+        """Who is a member now."""
         found = self.classic or self.consumer
-        return found is not None and member in found.members
+        return set() if found is None else set(found.members)
 
     # -- what members are told ---------------------------------------------
 
@@ -136,31 +155,57 @@ class Ledger:
 
     # -- what the log says -------------------------------------------------
 
-    def _count(self, entry: LogEntry, applied: Applied) -> None:
-        if applied.verdicts is not None:
-            self.written += [type(one).__name__ for one in _commands(entry) if not isinstance(one, _LIFE)]
-
-    def _watch(self, entry: LogEntry, applied: Applied) -> None:
+    def _watch(
+        self, expected: tuple[type[Command], ...], entry: LogEntry, applied: Applied, *, about_group: bool
+    ) -> None:  # fmt: skip
         if applied.verdicts is None:
             return
-        commands = _commands(entry)
+        commands = self._commands(entry)
+        self.written += [type(one).__name__ for one in commands if not isinstance(one, expected)]
+        if about_group and not all(isinstance(one, _UPKEEP) for one in commands):
+            self._look(commands, applied.verdicts, applied.session)
+
+    def _look(self, commands: list[Command], verdicts: Sequence[Verdict], session: SessionId) -> None:
         alone = len(commands) == 1
-        for command, verdict in zip(commands, applied.verdicts, strict=True):
-            if getattr(command, "group", None) == self.group:
-                home = self._truth.machine.sessions.live.get(applied.session)
-                self.world.trace.add("group", str(command)[:150], by=home and home.name, verdict=str(verdict)[:120])
+        for command, verdict in zip(commands, verdicts, strict=True):
+            if getattr(command, "group", None) != self.group:
+                continue
+            home = self._truth.machine.sessions.live.get(session)
+            self.world.trace.add("group", str(command)[:150], by=home and home.name, verdict=str(verdict)[:120])
             match command, verdict:
-                case CommitOffsets(group=self.group), OffsetsCommitted():
+                case CommitOffsets(), OffsetsCommitted():
                     self._check_commit(command, verdict)
-                case RemoveMembers(group=self.group, reason=reason), Removed(codes=codes):
+                case RemoveMembers(), Removed(codes=codes):
                     gone = [row for row, code in zip(command.rows, codes, strict=True) if code is GroupCode.ACCEPTED]
-                    self.removed += len(gone)
-                    if reason in SILENT:
-                        self._check_removed(gone, applied)
-                case EndPhase(group=self.group), Done() if alone:
+                    self._look_at_removal(command.reason, gone)
+                case JoinClassic(), Waiting():
+                    self._look_at_join(command)
+                case EndPhase(), Done() if alone:
                     self._check_phase()
+                case SetTarget(last=True), Done() if alone and self.consumer is not None:
+                    self._standings.check_target(self.consumer)
         self._check_monotone()
+        self._check_waiting()
         self._look_at_phase()
+        if self.consumer is not None:
+            self._standings.look(self.consumer)
+
+    def _look_at_removal(self, reason: Removal, gone: list[RemovalRow]) -> None:
+        self.removed += len(gone)
+        match reason:
+            case Removal.EXPIRED | Removal.UNSYNCED:
+                self._check_removed(gone)
+            case Removal.UNREVOKED:
+                self._standings.check_unrevoked(gone)
+            case Removal.LEFT:
+                for row in gone:
+                    self._waiting.pop(row.member, None)
+
+    def _look_at_join(self, command: JoinClassic) -> None:
+        """It waits; an older one of the same instance does not any more."""
+        if command.instance is not None:
+            self._waiting = {one: held for one, held in self._waiting.items() if held != command.instance}
+        self._waiting[command.member] = command.instance
 
     def _check_commit(self, command: CommitOffsets, verdict: OffsetsCommitted) -> None:
         taken = [row for row, code in zip(command.rows, verdict.codes, strict=True) if code is OffsetCode.COMMITTED]
@@ -176,7 +221,7 @@ class Ledger:
                 known=known, member=command.member,
             )  # fmt: skip
 
-    def _check_removed(self, rows: list[RemovalRow], applied: Applied) -> None:
+    def _check_removed(self, rows: list[RemovalRow]) -> None:
         now = self.world.loop.time()
         for row in rows:
             last = self._answers.get(row.member)
@@ -210,6 +255,17 @@ class Ledger:
             self.world.check(not fell, "a number of a group fell", before=self._numbers, now=numbers)
         self._numbers = numbers
 
+    def _check_waiting(self) -> None:
+        """Who waits in a round is in the generation that it makes (G3)."""
+        group = self.classic
+        if group is None:
+            return
+        gone = self._waiting.keys() - group.members.keys()
+        self.world.check(not gone, "members were dropped that waited", members=sorted(gone))
+        if group.generation != self._waited_since:  # one entry may end a round and begin the next
+            self._waiting.clear()
+            self._waited_since = group.generation
+
     def _look_at_phase(self) -> None:
         group = self.classic
         if group is None or (self._phase is not None and self._phase.tick == group.tick):
@@ -229,8 +285,7 @@ class Ledger:
                 lasted=round(lasted, 3), length=phase.length_s,
             )  # fmt: skip
 
-
-def _commands(entry: LogEntry) -> list[Command]:
-    head, decoders = envelope.decode_head(entry.entry), Machine().decoders
-    rows = envelope.decode_commands(entry.entry, head.count)
-    return [decoders.decode(kind, payload, head.version) for kind, payload in rows]
+    def _commands(self, entry: LogEntry) -> list[Command]:
+        head = envelope.decode_head(entry.entry)
+        rows = envelope.decode_commands(entry.entry, head.count)
+        return [self._decoders.decode(kind, payload, head.version) for kind, payload in rows]

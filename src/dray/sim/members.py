@@ -8,7 +8,7 @@ back, a static one under its old instance id. What it was told goes to a
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from random import Random
 from typing import Final, TypeVar
@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from dray.errors import DrayError
 from dray.groups.classic import Caller, Join, Sync
 from dray.groups.errors import GroupSaysNo
-from dray.groups.offsets import CommitCode, Committer, OffsetToCommit, Partition
+from dray.groups.offsets import ANYONE, Asker, CommitCode, Committer, OffsetToCommit, Partition
 from dray.machine.groups.codes import GroupCode, Joined, PendingJoin
 from dray.machine.groups.names import InstanceId, MemberId
 from dray.sim.brokers import TOPIC, Broker, Cluster, NoAnswer, Unreachable
@@ -42,6 +42,8 @@ class Habits:
     rebalance_ms: int = 12_000
     knows_ids: bool = True
     """It is given its id before it joins, as since version 4 of JoinGroup."""
+    has_pattern: bool = False
+    """It subscribes by a pattern instead of a name."""
 
 
 class ModelMember:
@@ -106,21 +108,29 @@ class ModelMember:
             self.die()
             await asyncio.sleep(self.dice.random() * 20)
         elif roll < 0.05:
-            await asyncio.sleep(self.dice.random() * self.habits.session_ms / 1_000 * 1.6)  # slow
+            await self._be_slow()
         elif roll < 0.08:
             self._deaf_until = self.world.loop.time() + self.dice.random() * 12
         elif roll < 0.16:
             self.move()
 
+    async def _be_slow(self) -> None:
+        """Say nothing for a while: often for about as long as it may, and then to a broker that does not know it."""
+        times = self.dice.uniform(0.95, 1.1) if self.dice.random() < 0.5 else self.dice.uniform(0.0, 1.6)
+        await asyncio.sleep(times * self.habits.session_ms / 1_000)
+        if self.dice.random() < 0.5:
+            self.move()
+
     async def ask(
-        self, work: Callable[[Broker], Awaitable[T]], *, patience: float = PATIENCE_S, proves_life: bool = True
-    ) -> T:
-        """Ask the broker that it clings to; the answer may be lost."""
+        self, work: Callable[[Broker], Awaitable[T]], *, patience: float = PATIENCE_S, hangs_up: bool = True,
+        proves_life: Callable[[T], bool] = lambda answer: True,
+    ) -> T:  # fmt: skip
+        """Ask the broker that it clings to; the answer may be lost. Most calls end when their client hangs up."""
         broker = self.cluster.brokers.get(self._node)
         if broker is None:
             raise Unreachable("no such broker is up")
-        answer = await self.cluster.ask(work, broker=broker, hangs_up=True, patience=patience)
-        if proves_life:
+        answer = await self.cluster.ask(work, broker=broker, hangs_up=hangs_up, patience=patience)
+        if proves_life(answer):
             self._told_by = broker.process
             self.world.trace.add(self.habits.name, "is answered", by=self._node, answer=str(answer)[:100])
             self.ledger.answered(self.id, self.habits.session_ms, broker.process)
@@ -131,27 +141,29 @@ class ModelMember:
 
     # -- offsets -----------------------------------------------------------
 
-    async def find_offsets(self, partitions: list[int]) -> dict[int, int]:
+    async def find_offsets(self, partitions: list[int], asker: Asker = ANYONE) -> dict[int, int]:
         """Where the group has come to in these partitions."""
         wanted = [Partition(topic=TOPIC, number=number) for number in partitions]
-        found = await self.ask(lambda broker: broker.services.offsets.fetch(GROUP, wanted), proves_life=False)
+        found = await self.ask(
+            lambda broker: broker.services.offsets.fetch(GROUP, wanted, asker=asker), proves_life=lambda answer: False
+        )  # fmt: skip
         offsets = {partition.number: max(0, answer.offset) for partition, answer in found.items()}
         self.ledger.acked(offsets)
         return offsets
 
-    async def commit(self, generation: int) -> None:
+    async def commit(self, generation: int, partitions: Iterable[int]) -> None:
         """Go on a little in what it reads, and say so."""
-        if not self.held:
-            return
-        for number in self.held:
+        for number in partitions:
             self.held[number] += self.dice.randint(1, 3)
-        sent = dict(self.held)
+        sent = {number: self.held[number] for number in partitions}
+        if not sent:
+            return
         committer = Committer(
             group=GROUP, generation=generation, member=self.id, instance=self.habits.instance, knows_epochs=True
         )
         offsets = {Partition(topic=TOPIC, number=n): OffsetToCommit(offset=offset) for n, offset in sent.items()}
         codes = await self.ask(
-            lambda broker: broker.services.offsets.commit(committer, offsets), proves_life=False
+            lambda broker: broker.services.offsets.commit(committer, offsets), proves_life=lambda answer: False
         )  # fmt: skip
         for partition, code in codes.items():
             if code is CommitCode.COMMITTED:
@@ -185,7 +197,7 @@ class ClassicMember(ModelMember):
                 await self._leave()
                 return
             if self.dice.random() < 0.3:
-                await self.commit(self.generation)
+                await self.commit(self.generation, list(self.held))
         caller, generation = self.caller, self.generation
         code = await self.ask(lambda broker: broker.services.groups.classic.beat(caller, generation))
         if code is not GroupCode.ACCEPTED:
@@ -250,7 +262,7 @@ class ClassicMember(ModelMember):
     async def _leave(self) -> None:
         caller = self.caller
         self.held, self.generation = {}, -1
-        await self.ask(lambda broker: broker.services.groups.classic.leave(GROUP, [caller]))
+        await self.ask(lambda broker: broker.services.groups.classic.leave(GROUP, [caller]), hangs_up=False)
         self.ledger.gave_up(self.id)
         self.id = MemberId("")
         await asyncio.sleep(self.dice.random() * 5)

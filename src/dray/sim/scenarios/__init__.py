@@ -1,7 +1,5 @@
 """All scenarios by name. A run takes one of `SCENARIOS` by its seed; `PLANTED` hold a bug that must be found.
 
-`BY_NAME` are run only when they are asked for: a few of their seeds show what is still to be mended.
-
 Each module owns its scenarios and the mistakes that they find; here they are only joined.
 """
 
@@ -25,12 +23,9 @@ from dray.sim.scenarios import (
 )
 
 _MODULES: Final = (
-    appends, checkpoints, disks, garbage, local, ordering, pipelines, recovery, rollback, rules, sessions,
+    appends, checkpoints, disks, garbage, groups, local, ordering, pipelines, recovery, rollback, rules, sessions,
     topics,
 )  # fmt: skip
 
 SCENARIOS: Final[dict[str, Scenario]] = {name: run for module in _MODULES for name, run in module.SCENARIOS.items()}
-BY_NAME: Final[dict[str, Scenario]] = dict(groups.BY_NAME)
-PLANTED: Final[dict[str, Scenario]] = {
-    name: run for module in (*_MODULES, groups) for name, run in module.PLANTED.items()
-}
+PLANTED: Final[dict[str, Scenario]] = {name: run for module in _MODULES for name, run in module.PLANTED.items()}
