@@ -13,10 +13,9 @@ from dray.machine.machine import Machine
 from dray.machine.sessions import KeepAlive, SessionKind
 from dray.machine.step import Outcome
 from dray.machine.verdict import DONE, Done, Refused, Why
+from dray.sim.builds import NEWER, LongPin, NewMachine, Note
 from tests.machine.scribe import Tape, Writer
 from tests.machine.world import World
-
-from .newer_build import NEWER, LongPin, NewMachine, Note
 
 
 def fold(entries: list[tuple[int, bytes]], kind: type[Machine]) -> Machine:

@@ -176,12 +176,16 @@ class Cluster:
         """The main of a process: load, follow, serve until a replica stops."""
         replicas = {}
         for domain in self.logs:
-            store, machine = self.checkpoints.get(domain), self.new_machine(process.name)
+            store, machine = self.store(process, domain), self.new_machine(process.name)
             if store is not None:
                 loaded = await newest_machine(store)
                 machine = loaded if loaded.position else machine
             replicas[domain] = self.replica(process, self.connect(process, domain), machine, domain=domain)
         await self.serve(process, replicas)
+
+    def store(self, _process: Process, domain: int = 0) -> CheckpointStore | None:
+        """Where a process keeps the checkpoints of a domain."""
+        return self.checkpoints.get(domain)
 
     def connect(self, process: Process, domain: int = 0) -> Log:
         return self.world.connect(process, self.logs[domain])
@@ -203,7 +207,7 @@ class Cluster:
             clock=process.clock,
             entropy=process.entropy,
             timing=self.timing,
-            checkpoints=self.checkpoints.get(domain),
+            checkpoints=self.store(process, domain),
             counters=self.counters,
         )
 

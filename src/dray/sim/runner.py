@@ -25,8 +25,8 @@ from dray.sim.scenarios import PLANTED, SCENARIOS
 from dray.sim.trace import Trace
 from dray.sim.world import Violation, World
 
-REAL_SECONDS: Final = 120
-"""A run that takes longer spins inside one step, where virtual bounds do not reach."""
+CPU_SECONDS: Final = 120
+"""A run that takes more of a processor spins inside one step, where virtual bounds do not reach."""
 _COLLECT_EVERY: Final = 16
 _CHUNK: Final = 8
 
@@ -146,13 +146,13 @@ def _worker(seeds: Sequence[int], scenario: str | None) -> list[Outcome]:
     outcomes = []
     for seed in seeds:
         name = scenario or scenario_of(seed)
-        previous = signal.signal(signal.SIGALRM, _stuck)
-        signal.alarm(REAL_SECONDS)
+        previous = signal.signal(signal.SIGPROF, _stuck)
+        signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
         try:
             outcomes.append(simulate(name, seed))
         finally:
-            signal.alarm(0)
-            signal.signal(signal.SIGALRM, previous)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, previous)
         if seed % _COLLECT_EVERY == 0:
             gc.collect()
     return outcomes
@@ -160,7 +160,7 @@ def _worker(seeds: Sequence[int], scenario: str | None) -> list[Outcome]:
 
 def _stuck(_number: int, frame: FrameType | None) -> None:
     where = "".join(traceback.format_stack(frame, limit=8))
-    raise StuckInAStep(f"no end within {REAL_SECONDS} s of real time, in\n{where}")
+    raise StuckInAStep(f"no end within {CPU_SECONDS} s of a processor, in\n{where}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

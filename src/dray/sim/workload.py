@@ -288,8 +288,10 @@ class Workload:
         head, decoders = envelope.decode_head(entry.entry), self.cluster.truth.machine.decoders
         commands = envelope.decode_commands(entry.entry, head.count)
         for (kind, payload), verdict in zip(commands, applied.verdicts, strict=True):
+            if kind != CommitOffsets.number or not isinstance(verdict, OffsetsCommitted):
+                continue
             command = decoders.decode(kind, payload, head.version)
-            if isinstance(command, CommitOffsets) and isinstance(verdict, OffsetsCommitted):
+            if isinstance(command, CommitOffsets):
                 acked = self.history.committed.get(command.group, -1)
                 for row, code in zip(command.rows, verdict.codes, strict=True):
                     self.world.check(

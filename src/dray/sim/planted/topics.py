@@ -1,7 +1,16 @@
-"""Mistakes about the sagas of topics."""
+"""Mistakes about the sagas of topics and their configs."""
 
-from dray.machine.topics import DeleteTopic, Topic
+from typing import Final
+
+import msgspec
+
+from dray.machine.step import Step
+from dray.machine.topics import AlterTopic, DeleteTopic, Topic, Topics
+from dray.machine.verdict import Verdict
+from dray.retention.floors import KEEP, RetentionRules, Rules, read_rules
 from dray.topics.service import TopicService
+
+_ALTER: Final = Topics._alter
 
 
 async def nobody_goes_on(self: TopicService) -> None:
@@ -11,3 +20,15 @@ async def nobody_goes_on(self: TopicService) -> None:
 async def delete_without_closing(self: TopicService, topic: Topic) -> None:
     """The deletion is answered when the name is free; streams are closed by whoever finds the saga."""
     await self._ask(DeleteTopic(topic_id=topic.id))
+
+
+def alter_any_revision(self: Topics, step: Step, command: AlterTopic) -> Verdict:
+    """The newest alteration wins, whatever its sender had seen."""
+    return _ALTER(self, step, msgspec.structs.replace(command, expected_revision=-1))
+
+
+def rules_as_they_were(self: RetentionRules, topic: Topic | None) -> Rules:
+    """The configs of a topic are read once."""
+    if topic is None:
+        return KEEP
+    return self._known.setdefault(topic.id, (topic.revision, read_rules(topic)))[1]

@@ -20,11 +20,12 @@ from dray.sim.scenarios import (
     rules,
     sessions,
     topics,
+    upgrades,
 )
 
 _MODULES: Final = (
     appends, checkpoints, disks, garbage, groups, local, ordering, pipelines, recovery, rollback, rules, sessions,
-    topics,
+    topics, upgrades,
 )  # fmt: skip
 
 SCENARIOS: Final[dict[str, Scenario]] = {name: run for module in _MODULES for name, run in module.SCENARIOS.items()}

@@ -59,11 +59,12 @@ class DamagedFolder:
 class Notary:
     """Holds every trim and every checkpoint that may be loaded against the whole log."""
 
-    def __init__(self, cluster: Cluster, store: MemoryCheckpoints) -> None:
+    def __init__(self, cluster: Cluster, store: MemoryCheckpoints, kind: type[Machine] = Machine) -> None:
         self._cluster = cluster
         self._store = store
         self._checked: set[int] = set()
-        self._machine = Machine()
+        self._kind = kind
+        self._machine = kind()
         self._folded = 0
         """How many entries the machine has: the log is long, and looked at with every trim."""
         self.trims = 0
@@ -81,7 +82,7 @@ class Notary:
     def check(self) -> None:
         wanted = {position: data for position, data in self._store.loadable().items() if position not in self._checked}
         if wanted and min(wanted) <= self._machine.position:  # made before one that was confirmed sooner
-            self._machine, self._folded = Machine(), 0
+            self._machine, self._folded = self._kind(), 0
         history = self._cluster.log.history
         while wanted and self._folded < len(history):
             entry = history[self._folded]

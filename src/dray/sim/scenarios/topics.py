@@ -1,9 +1,10 @@
 """Topics that come, change and go in one, two or four domains, while brokers die in the middle of it.
 
 Admins make topics, give them partitions and delete them through any broker,
-and make them again under the same name. Producers with
-ids change their epochs, fall silent until they are forgotten and come back;
-groups commit offsets and are forgotten too.
+and make them again under the same name; others alter the configs of a topic
+that stays (`dray.sim.alterations`). Producers with ids change their epochs,
+fall silent until they are forgotten and come back; groups commit offsets and
+are forgotten too.
 
 Checked: when a deletion was answered, every stream of the topic is closed
 (TS2); a topic that was made is there with all its partitions (T5); within a
@@ -23,12 +24,14 @@ from typing import Final
 
 from dray.errors import DrayError
 from dray.machine.names import StreamId, TopicId, domain_of
-from dray.machine.topics import Topic
+from dray.machine.topics import Topic, Topics
 from dray.replica.checkpointer import Checkpointer
 from dray.replica.checkpoints import MemoryCheckpoints
 from dray.replica.fold import InlineFolder
 from dray.replica.writer import Timing
+from dray.retention.floors import RetentionRules
 from dray.retention.settings import RetentionSettings
+from dray.sim.alterations import Alterations
 from dray.sim.brokers import SETTINGS, Broker, Cluster
 from dray.sim.nemesis import Nemesis, crash, half_open, partition, pause, rough_weather
 from dray.sim.network import ROUGH
@@ -143,7 +146,7 @@ class Admins:
 
 
 async def topics(world: World) -> None:
-    """TS1, TS2, T5, P3, R-048, R-106, R-112"""
+    """TS1, TS2, T5, P3, RT2, R-048, R-106, R-112"""
     dice = world.dice("topics")
     data_domains = dice.choice([1, 1, 1, 2, 2, 4])
     stores = {domain: MemoryCheckpoints() for domain in range(1 if data_domains == 1 else data_domains + 1)}
@@ -159,6 +162,8 @@ async def topics(world: World) -> None:
     await world.within(PROGRESS_SECONDS, cluster.create_topic(2), "a topic is created in fair weather")
     admins = Admins(workload)
     at_work = [world.network.start(admins.work(name, world.dice(f"admin/{name}"))) for name in NAMES]
+    alterations = Alterations(workload)
+    at_work += [world.network.start(alterations.work(world.dice(f"alter/{number}"))) for number in range(2)]
     workload.start(plain=2, idempotent=0, readers=1, committers=2)
     for number in range(2):
         world.network.start(workload.epochs(f"epochs-{number}", world.dice(f"epochs/{number}")))
@@ -173,6 +178,8 @@ async def topics(world: World) -> None:
     _keep_what_is_there(cluster)
     await finish(world, cluster, workload)
     workload.check_epochs()
+    alterations.check()
+    await world.within(SAGA_SECONDS, alterations.check_retention(), "retention follows the newest configs")
     await world.within(FORGET_SECONDS, _forgotten(cluster), "silent producers and groups are forgotten")
     await world.within(FORGET_SECONDS, until_clean(cluster), "the bucket is clean")
     await world.within(FORGET_SECONDS, _trimmed(cluster, stores), "checkpoints are confirmed and logs are trimmed")
@@ -230,6 +237,8 @@ async def _trimmed(cluster: Cluster, stores: dict[int, MemoryCheckpoints]) -> No
 SCENARIOS: Final[dict[str, Scenario]] = {"topics": topics}
 
 PLANTED: Final[dict[str, Scenario]] = {
+    "topics/alters-what-it-has-not-seen": planted(topics, (Topics, "_alter", bugs.alter_any_revision)),
+    "topics/configs-are-read-once": planted(topics, (RetentionRules, "of", bugs.rules_as_they_were)),
     "topics/saga-left-behind": planted(topics, (TopicService, "go_on", bugs.nobody_goes_on)),
     "topics/deleted-before-it-is-closed": planted(topics, (TopicService, "delete", bugs.delete_without_closing)),
 }

@@ -1,6 +1,12 @@
-"""A build that is one version ahead: one more noun, one more command, and one command with one more field."""
+"""Builds of other versions than this one, to share a log with it.
 
-from typing import ClassVar
+`NewMachine` is one version ahead: one more noun, one more command, and one
+command with one more field. `FirstMachine` is what was released first: of the
+rules it knows version 1.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar, Final
 
 from dray.machine.command import Command, Name, Packed
 from dray.machine.garbage import Gone, MarkDeleting, Objects, Pin, Unpin
@@ -12,7 +18,8 @@ from dray.machine.packing import Reader, Writer
 from dray.machine.step import Step
 from dray.machine.verdict import DONE, Verdict
 
-NEWER = SUPPORTED + 1
+NEWER: Final = SUPPORTED + 1
+FIRST: Final = 1
 
 
 class Note(Packed, frozen=True, kw_only=True):
@@ -27,7 +34,7 @@ class Note(Packed, frozen=True, kw_only=True):
 class LongPin(Pin, frozen=True, kw_only=True):
     """The old command with a new field at its end."""
 
-    fields_since = {"reason": NEWER}  # noqa: RUF012
+    fields_since: ClassVar[Mapping[str, int]] = {"reason": NEWER}
 
     reason: str = ""
 
@@ -82,3 +89,9 @@ class NewMachine(Machine):
         self.streams._objects = self.objects
         nouns = super().all_nouns()
         return (*nouns, self.notes)
+
+
+class FirstMachine(Machine):
+    """The machine of the first release."""
+
+    supported: ClassVar[int] = FIRST
