@@ -5,7 +5,8 @@ KIND is a library, or a library and one of its assignors: `aiokafka/sticky`. A T
 Tells one JSON object a line: `{"assigned": [[topic, partition], ...]}` whenever its work changes,
 `{"read": [topic, partition, offset]}` for each record, once it is committed; those of librdkafka
 `{"seen": [topic, partition, offset]}` too, when they have it. A SIGTERM makes it leave the group. While the file
-`DRAY_TEST_HOLD` is there it neither lets go of partitions nor, as a leader, hands them out: it tells `{"holds": true}`.
+`DRAY_TEST_HOLD` says `revoke` it does not let go of partitions, and while it says `assign` a leader does not hand them
+out: it tells `{"holds": true}`.
 """
 
 import asyncio
@@ -55,7 +56,7 @@ class Own:
         self._tell()
 
     def taken(self, partitions: Iterable) -> None:
-        hold()
+        hold("revoke")
         self._partitions.difference_update((one.topic, one.partition) for one in partitions)
         self._tell()
 
@@ -63,9 +64,9 @@ class Own:
         tell(assigned=sorted(self._partitions))
 
 
-def hold() -> None:
+def hold(where: str) -> None:
     """Take as long as a test wants."""
-    if HOLD.exists():
+    if HOLD.exists() and HOLD.read_text() == where:
         tell(holds=True)
         while HOLD.exists() and not stopping:
             time.sleep(0.02)  # between two looks at a file of another process
@@ -141,7 +142,7 @@ def kafka_python(bootstrap: str, topic: str, group: str, assignor: str) -> None:
 
     class Holding(RangePartitionAssignor):
         def assign(self, *asked):
-            hold()
+            hold("assign")
             return super().assign(*asked)
 
     assignors = {
