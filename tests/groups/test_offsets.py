@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -27,6 +28,8 @@ from dray.replica.errors import CommitUnknown, NotServing
 from dray.replica.writer import Timing
 from tests.replica.test_closing import SlowLog, until
 from tests.retention.shop import Broker, Cluster
+
+from .party import GROUP, Party
 
 
 @pytest.fixture
@@ -170,6 +173,24 @@ async def test_a_broker_that_slept_commits_nothing_until_it_may_serve_again(clus
                 break
             except NotServing:  # until a beat was written
                 await asyncio.sleep(0)
+
+
+async def test_a_commit_that_is_refused_writes_nothing():
+    """GS9: whoever goes on committing in a generation that is over fills no log; one that is right is not refused."""
+    cluster = await Cluster().begin()
+    async with cluster.broker("a") as one, cluster.broker("b") as two:
+        await one.topic(partitions=4)
+        party, _ = await Party.at(one), await Party.at(two, rank=1)
+        service, elsewhere = offsets_of(one), offsets_of(two)
+        joined = await party.alone()
+        right = Committer(group=GROUP, generation=joined.generation, member=joined.member)
+        # The other broker may not have heard of the member: it looks again before it says no.
+        assert await elsewhere.commit(right, {ORDERS[0]: at(1)}) == {ORDERS[0]: CommitCode.COMMITTED}
+        before = cluster.entries()
+        late = replace(right, generation=joined.generation - 1)
+        for _ in range(10):
+            assert await service.commit(late, {ORDERS[0]: at(2)}) == {ORDERS[0]: GroupCode.OTHER_GENERATION}
+        assert cluster.entries() == before
 
 
 async def test_members_and_generations_are_refused(cluster):

@@ -219,6 +219,7 @@ class ClassicService:
         for one, code in zip(members, verdict.codes, strict=True):
             if code is GroupCode.ACCEPTED:
                 homes.forget(group, one.member)
+                telemetry.REMOVED.labels(Removal.LEFT.name.lower()).inc()
         return list(verdict.codes)
 
     def stop(self) -> None:
@@ -286,7 +287,7 @@ class ClassicService:
             (verdict,) = await replica.propose(Rehome(group=group, members=(member,)))
         match verdict:
             case Rehomed(codes=(GroupCode.ACCEPTED,)):
-                telemetry.REHOMED.inc()
+                return
             case Rehomed(codes=(code,)):
                 raise GroupSaysNo(code, group)
             case _:

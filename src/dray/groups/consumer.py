@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from dray.clock import Clock
+from dray.groups import telemetry
 from dray.groups.configs import HEARTBEAT, SESSION, GroupConfigService
 from dray.groups.errors import UnknownAssignor
 from dray.groups.homes import Homes, Silence
@@ -289,6 +290,7 @@ class ConsumerService:
             return GroupCode.UNKNOWN_GROUP
         if code is not GroupCode.ACCEPTED:
             return code
+        telemetry.REMOVED.labels(reason.name.lower()).inc()
         if reason is Removal.LEFT:
             self._homes[replica.machine.domain].forget(call.group, MemberId(call.member))
         return Told(member=call.member, epoch=call.epoch, assigned=None, interval_ms=0)

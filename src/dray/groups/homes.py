@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from dray.clock import Clock
+from dray.groups import telemetry
 from dray.groups.deadlines import Timetable
 from dray.machine.groups.commands import Removal
 from dray.machine.groups.names import MemberId
@@ -144,6 +145,8 @@ class Homes:
         own = self.is_own(session)
         for one in members:
             member = MemberId(one.member)
+            if one.came and own:
+                telemetry.REHOMED.inc()
             if one.came or not own:
                 self.forget(one.group, member)  # GS6
             self._doubted.discard((one.group, member))  # whatever is under way was decided before this (G10)

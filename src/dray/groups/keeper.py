@@ -14,6 +14,7 @@ from dray.errors import DrayError
 from dray.groups import telemetry
 from dray.groups.deadlines import TICK_S, Timetable
 from dray.groups.homes import AGAIN_MS, Homes, Silence
+from dray.groups.phases import PhaseWatch
 from dray.groups.placement import BrokerOrder
 from dray.machine.groups.classic import ClassicGroup
 from dray.machine.groups.codes import GroupCode, Removed
@@ -66,6 +67,7 @@ class GroupKeeper:
         self._swept_ns: int | None = None
         self._lives: tuple[SessionId, frozenset[SessionId]] | None = None
         """The sessions of the last sweep, those that came and went between two looks too."""
+        self._watch = PhaseWatch(clock)
         self.looks: list[Glance] = []
         """Who else wants to look at a group that moved, or (True) that was come upon in a sweep."""
 
@@ -112,6 +114,7 @@ class GroupKeeper:
 
     def _look(self, name: str) -> None:
         group = self._replica.machine.groups.find(name)
+        self._watch.look(name, group if self._routing.rank(name) == 0 else None)
         if isinstance(group, ClassicGroup):
             self._look_at_phase(group)
         else:

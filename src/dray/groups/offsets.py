@@ -21,6 +21,8 @@ Invariants
     RT23  What the machine calls stale (C4) is proposed again only while its
           client still waits: by work that was not cancelled, in a process
           that may serve, at the age that it has, and a few times at most.
+    GS9  A commit that its group does not take writes nothing: it is refused
+         by what a sync has brought. Only one that seems right is proposed.
 """
 
 import asyncio
@@ -289,6 +291,9 @@ class OffsetService:
         )  # fmt: skip
         try:
             self._check_serving(replica)
+            denied = await self._foresee(replica, command)
+            if denied is not None:
+                return {partition: denied for partition, _ in part}
             match await replica.propose(command, send_by_ns=send_by_ns):
                 case [OffsetsCommitted(codes=given)]:
                     return {partition: _MEANING[code] for (partition, _), code in zip(part, given, strict=True)}
@@ -300,6 +305,15 @@ class OffsetService:
             return {partition: CommitCode.UNSURE for partition, _ in part}
         except Unavailable:
             return {partition: CommitCode.FAILED for partition, _ in part}
+
+    async def _foresee(self, replica: Replica, command: CommitOffsets) -> GroupCode | None:
+        """Why the group would not take it; that is not said from memory (GS9)."""
+        groups = replica.machine.groups
+        if groups.may_commit(command) is GroupCode.ACCEPTED:
+            return None
+        await replica.sync()
+        code = groups.may_commit(command)
+        return None if code is GroupCode.ACCEPTED else code
 
 
 _MEANING: Final = {

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dray.clock import Clock
+from dray.groups import telemetry
 from dray.groups.assignors import ASSIGNORS, Subscriber, Target
 from dray.groups.topics import TopicViews
 from dray.machine.groups.beats import (
@@ -145,6 +146,7 @@ class ConsumerKeeping:
         epoch = group.epoch
         before = {member.id: member.target for member in group.members.values()}
         target = await self._assign(group)
+        telemetry.TARGETS.observe((self._clock.boot_ns() - now) / 1e9)
         for command in slices(name, epoch, before, target):
             (verdict,) = await replica.propose(command)
             if isinstance(verdict, Refused):

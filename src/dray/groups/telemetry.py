@@ -12,7 +12,26 @@ NOT_TENDED: Final = telemetry.event(
     "groups.not_tended", "a consumer group could not be given a target or news of its topics; it is tried again"
 )
 REMOVED: Final = telemetry.counter(
-    "dray_group_members_removed_total", "group members that this process had removed, by why", ["reason"]
+    "dray_group_members_removed_total",
+    "group members that left here or that this process had removed, by why",
+    ["reason"],
+)
+MEMBERS: Final = telemetry.gauge(
+    "dray_group_members", "members of the groups that this process keeps, by the protocol they speak", ["protocol"]
+)
+GROUPS: Final = telemetry.gauge(
+    "dray_groups", "groups that this process keeps, by protocol and state", ["protocol", "state"]
+)
+REBALANCES: Final = telemetry.counter(
+    "dray_group_rebalances_total",
+    "generations that began in groups this process keeps, and targets that their members were given",
+    ["protocol"],
+)
+PHASE: Final = telemetry.histogram(
+    "dray_group_phase_seconds", "how long groups that this process keeps were in a phase", telemetry.SECONDS, ["phase"]
+)
+TARGETS: Final = telemetry.histogram(
+    "dray_group_target_seconds", "how long this process computed a target for a group", telemetry.SECONDS
 )
 REHOMED: Final = telemetry.counter(
     "dray_group_members_rehomed_total", "group members that this process took over from another broker"

@@ -280,8 +280,6 @@ class Offsets:
                 row.offset, row.leader_epoch, row.metadata, now, step.position, expire_ms
             )  # C1
             codes.append(OffsetCode.COMMITTED)
-        if group:
-            step.groups.append(command.group)
         return OffsetsCommitted(codes=tuple(codes))
 
     def _is_stale(self, step: Step, replaced: Committed | None) -> bool:
@@ -311,8 +309,6 @@ class Offsets:
         if not group:
             del self._groups[command.group]  # C3
             self.bytes -= GROUP_BYTES + _text_bytes(command.group)
-        if expired:
-            step.groups.append(command.group)
         return OffsetsExpired(expired=expired)
 
     def _is_expired(self, committed: Committed, retention_ms: int) -> bool:

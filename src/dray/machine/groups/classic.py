@@ -296,8 +296,11 @@ class ClassicGroup(Roster):
         moment.welcome(self.id, found)
         return GroupCode.ACCEPTED
 
+    def may_commit(self, command: CommitOffsets) -> GroupCode:
+        return told.may_commit(self, MemberId(command.member), command.instance, command.generation)
+
     def commit(self, moment: Moment, command: CommitOffsets) -> GroupCode:
-        code = told.may_commit(self, MemberId(command.member), command.instance, command.generation)
+        code = self.may_commit(command)
         member = self.members.get(MemberId(command.member))
         if code is GroupCode.ACCEPTED and member is not None:  # an empty group takes commits from anyone
             moment.welcome(self.id, member)

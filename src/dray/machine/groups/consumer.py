@@ -281,6 +281,9 @@ class ConsumerGroup(Membership):
         return GroupCode.ACCEPTED
 
     def commit(self, moment: Moment, command: CommitOffsets) -> GroupCode:
+        return self.may_commit(command)
+
+    def may_commit(self, command: CommitOffsets) -> GroupCode:
         """A commit of the member's epoch is taken; of an earlier one, for what was its own already then (G9)."""
         if command.generation < 0 and self.is_empty:
             return GroupCode.ACCEPTED

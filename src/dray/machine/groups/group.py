@@ -114,8 +114,12 @@ class Group(Protocol):
         """The member is heard by the entry's session now (G5)."""
         ...
 
-    def commit(self, moment: Moment, command: CommitOffsets) -> GroupCode:
+    def may_commit(self, command: CommitOffsets) -> GroupCode:
         """Whether it takes such a commit (G9)."""
+        ...
+
+    def commit(self, moment: Moment, command: CommitOffsets) -> GroupCode:
+        """The same; and whose commit it takes is heard by the entry's session, where the protocol says so (G5)."""
         ...
 
     def dump(self, out: Writer) -> None: ...

@@ -91,10 +91,17 @@ class Groups:
         """Whether a group takes a commit (G9)."""
         found = self.all.get(command.group)
         if found is None:
-            if command.generation < 0:
-                return GroupCode.ACCEPTED
-            return GroupCode.UNKNOWN_MEMBER if self._offsets.has(command.group) else GroupCode.UNKNOWN_GROUP
+            return self.may_commit(command)
         return found.commit(Moment(step=step, time_ms=self._timeline.time_ms, live=self._sessions.live), command)
+
+    def may_commit(self, command: CommitOffsets) -> GroupCode:
+        """Whether a group would take a commit now; nothing is changed."""
+        found = self.all.get(command.group)
+        if found is not None:
+            return found.may_commit(command)
+        if command.generation < 0:
+            return GroupCode.ACCEPTED
+        return GroupCode.UNKNOWN_MEMBER if self._offsets.has(command.group) else GroupCode.UNKNOWN_GROUP
 
     def revision(self, group: str) -> int:
         """By which a group is named that was looked at; 0: it has no members, and never had any."""

@@ -17,6 +17,7 @@ from dray.config import Config
 from dray.disk import LocalDisk
 from dray.errors import DrayError
 from dray.fetch.settings import FetchSettings
+from dray.groups.census import Census
 from dray.groups.lag import LagWatch
 from dray.groups.settings import GroupSettings
 from dray.ids import SystemEntropy
@@ -89,6 +90,7 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
             ("loop-lag", _measure_lag),
             ("registration", lambda: keep_registered(catalog, registration)),
             ("group-lag", _lag_watch(built).run),
+            ("group-census", _census(built).run),
         ):
             stack.push_async_callback(plane.watch.stop, plane.watch.start(name, work))
         server = await _start_kafka(stack, config, services, plane, ports.kafka)
@@ -165,6 +167,12 @@ def _lag_watch(services: BrokerServices) -> LagWatch:
     """Only in a process of its own: metrics are the process's."""
     plane, routing = services.plane, services.routing
     return LagWatch(domains=plane.domains, topics=services.topics, routing=routing, clock=plane.clock)
+
+
+def _census(services: BrokerServices) -> Census:
+    """As with the lag."""
+    plane = services.plane
+    return Census(domains=plane.domains, routing=services.routing, clock=plane.clock)
 
 
 def _kafka_services(config: Config, services: BrokerServices, advertised: HostPort) -> Services:
