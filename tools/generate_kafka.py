@@ -103,8 +103,10 @@ class Module:
             entries.append(f"{version}: {name}")
         return f"{{{', '.join(entries)}}}"
 
-    def element_functions(self, body: Body, versions: Sequence[int]) -> None:
-        for f in body.struct.fields:
+    def element_functions(self, body: Body, versions: Sequence[int], struct: Struct | None = None) -> None:
+        for f in (struct or body.struct).fields:
+            if f.struct:
+                self.element_functions(body, versions, f.struct)
             if f.struct and f.apart:
                 lines = WriteEmitter(body, versions, self.used).element_function(f.struct)
                 self.functions.append("\n".join(lines) + "\n\n")

@@ -36,7 +36,7 @@ class Range:
 NEVER = Range(1, 0)
 
 
-APART = frozenset({"DescribeConfigsResult", "MetadataResponseTopic"})
+APART = frozenset({"DescribeConfigsResult", "DescribeLogDirsTopic", "MetadataResponseTopic"})
 """Structs with a writer of their own, so that an element can be written by itself, and its bytes be kept."""
 
 

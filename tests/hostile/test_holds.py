@@ -42,6 +42,7 @@ from tests.golden.asking import (
     batch,
     schema,
 )
+from tests.hostile.admin_sizes import largest_admin_requests
 
 pytestmark = pytest.mark.slow
 
@@ -164,6 +165,7 @@ def largest_requests() -> Iterator[tuple[str, int, int, object]]:
     yield "create twice", CREATE_TOPICS, 7, CreateTopicsRequest(topics=twice)
     gone = [DeleteTopicState(name=name) for name in NAMES]
     yield "delete", DELETE_TOPICS, 6, DeleteTopicsRequest(topics=gone)
+    yield from largest_admin_requests(TOPICS, WIDE, NAMES)
 
 
 def produce_of(topics: list[TopicProduceData]) -> ProduceRequest:

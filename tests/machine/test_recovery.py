@@ -72,3 +72,21 @@ def test_a_log_that_agrees_with_the_clock_or_is_behind_it_keeps_its_time():
         shop = Shop()
         renew(shop.machine, NEW, wall_ms)
         assert shop.machine.time_ms == NOW
+
+
+def test_a_renewed_log_knows_where_streams_ended_in_every_generation_before():
+    """RN2, K-063: also after a checkpoint, and of no stream that is gone."""
+    shop = Shop(version=2)
+    (stream, gone) = shop.topic("orders", 2)
+    shop.append_rows(row(stream, records=3), row(gone, records=1))
+    machine = shop.machine
+    assert machine.generations.end_of(stream, 0) is None
+    renew(machine, NEW, NOW)
+    machine = checkpoint.load(checkpoint.dump(machine))
+    assert [machine.generations.end_of(stream, number) for number in (0, 1)] == [3, None]
+    machine.streams.open[stream].index.append(5, 1_000, 1, 0, NOW)
+    del machine.streams.open[gone]
+    renew(machine, LogId(b"newer!!!"), NOW)
+    machine = checkpoint.load(checkpoint.dump(machine))
+    assert [machine.generations.end_of(stream, number) for number in (0, 1, 2)] == [3, 5, None]
+    assert machine.generations.end_of(gone, 0) is None

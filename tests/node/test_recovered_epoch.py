@@ -14,12 +14,18 @@ from dray.node.directory import DataDirectory
 from dray.node.recovery import recover
 from dray.records import batches
 from dray.servers.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from dray.servers.kafka.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from dray.testing import broker
 from tests.durability.daemon import free_port
 from tests.golden.asking import LIST_OFFSETS, Asker, batch, records_in
 
 pytestmark = pytest.mark.slow
 
+OFFSET_FOR_LEADER_EPOCH = 23
 LIMIT_S = 60
 """Only a client that hangs reaches it."""
 
@@ -66,6 +72,33 @@ async def test_every_answer_carries_the_generation_and_older_or_newer_ones_are_r
         assert [await refusals(dray.bootstrap, epoch) for epoch in (-1, 0, 1, 2, 3)] == [
             (0, 0), (74, 74), (74, 74), (0, 0), (75, 75),
         ]  # fmt: skip
+
+
+async def end_of(bootstrap: str, epoch: int) -> tuple[int, int, int]:
+    """Code, epoch and end that OffsetForLeaderEpoch tells."""
+    wanted = OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
+    request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="orders", partitions=[wanted])])
+    async with Asker(bootstrap) as ask:
+        [topic] = (await ask.call(OFFSET_FOR_LEADER_EPOCH, 4, request)).topics
+        [one] = topic.partitions
+        return one.error_code, one.leader_epoch, one.end_offset
+
+
+async def test_an_epoch_ends_where_a_recovery_began_a_new_log(tmp_path):
+    """K-063, RN2: consumers find out what was lost."""
+    for generation, count in ((0, 2), (1, 3)):
+        with broker(tmp_path) as dray:
+            async with Asker(dray.bootstrap) as ask:
+                if not generation:
+                    await ask.create("orders")
+                for _ in range(count):
+                    await ask.produce("orders", batch(b"one"))
+        assert await asyncio.to_thread(renew, tmp_path) == generation + 1
+    with broker(tmp_path) as dray:
+        async with Asker(dray.bootstrap) as ask:
+            await ask.produce("orders", batch(b"last"))
+        found = [await end_of(dray.bootstrap, epoch) for epoch in (-1, 0, 1, 2, 3)]
+        assert found == [(0, -1, -1), (0, 0, 2), (0, 1, 5), (0, 2, 6), (0, -1, -1)]
 
 
 def write(bootstrap: str, *values: str) -> None:

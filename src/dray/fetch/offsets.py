@@ -61,6 +61,15 @@ class OffsetLookup:
         """The log start."""
         return (await self._fresh(stream, fresh or Freshness())).start
 
+    async def end_of_epoch(self, stream: StreamId, epoch: int, fresh: Freshness | None = None) -> int | None:
+        """Where a leader epoch ended, or the end if it is the present one; None: there is no such epoch."""
+        found = await self._fresh(stream, fresh or Freshness())
+        machine = self._planner.replica_of(stream).machine
+        if not 0 <= epoch <= machine.head.generation:
+            return None
+        known = machine.generations.end_of(stream, epoch) if epoch < machine.head.generation else None
+        return found.end if known is None else min(known, found.end)
+
     async def at_time(self, stream: StreamId, timestamp_ms: int, fresh: Freshness | None = None) -> Found | None:
         """The first record that is not older than a time (F13)."""
         return await self._twice(lambda known: self._at_time(stream, timestamp_ms, known), fresh)

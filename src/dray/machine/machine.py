@@ -31,6 +31,7 @@ from dray.machine.brokers import Brokers
 from dray.machine.command import MAX_ROWS, BadCommand, Command, Decoders
 from dray.machine.confirmations import Confirmations
 from dray.machine.garbage import Objects
+from dray.machine.generations import Generations
 from dray.machine.group_configs import GroupConfigs
 from dray.machine.groups.groups import Groups
 from dray.machine.head import SUPPORTED, Activate, Genesis, Head
@@ -73,6 +74,7 @@ class Machine:
         self.offsets.members = self.groups
         self.group_configs = GroupConfigs(self.head)
         self.brokers = Brokers(self.head, self.sessions)
+        self.generations = Generations(self.head, self.streams)
         self.confirmations = Confirmations(self.sessions)
         self.nouns = self.all_nouns()
         kinds = [kind for noun in self.nouns for kind in noun.commands]
@@ -83,7 +85,7 @@ class Machine:
         """What there is, in the order in which the end of a session reaches it."""
         return (
             self.sessions, self.objects, self.streams, self.topics, self.offsets, self.brokers, self.confirmations,
-            self.producer_ids, self.groups, self.group_configs,
+            self.producer_ids, self.groups, self.group_configs, self.generations,
         )  # fmt: skip
 
     @property

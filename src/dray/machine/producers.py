@@ -18,6 +18,7 @@ Invariants
 """
 
 import struct
+from collections.abc import Iterator
 from typing import Final
 
 from dray.errors import Corrupt
@@ -107,6 +108,12 @@ class ProducerState:
             first = (last - count + 1) & _WRAP
             self.batches.append((first, count, base))
             last = (first - 1) & _WRAP
+
+
+def all_states(states: bytearray) -> Iterator[ProducerState]:
+    """All that a stream knows, by id."""
+    for at in range(0, len(states), SIZE):
+        yield ProducerState(bytes(states[at : at + SIZE]))
 
 
 def find(states: bytearray, producer: int) -> ProducerState | None:

@@ -15,6 +15,8 @@ present clock has passed, and nothing of the old log keeps a time of the future.
 Invariants
     RN1  In a renewed log nothing that time takes away (committed offsets,
          groups, producers, dead objects, ended sessions) has a time after the log's.
+    RN2  A renewed log knows where each open stream ended in every generation
+         before, so that a consumer finds out what was lost.
 """
 
 from dataclasses import replace
@@ -40,6 +42,7 @@ def renew(machine: Machine, log_id: LogId, wall_ms: int) -> None:
     machine.confirmations.marks.clear()
     machine.groups.forget_positions()
     machine.head.log_id = log_id
+    machine.generations.end()  # RN2
     machine.head.generation += 1
     machine.producer_ids.begin()
     machine.digest = int.from_bytes(log_id, "little")

@@ -53,6 +53,11 @@ class Stream:
         """Bytes of the rows that are still there."""
         return self.index.size - self.index.first_size
 
+    @property
+    def batch_bytes(self) -> int:
+        """Bytes of the batches themselves."""
+        return max(0, self.kept_bytes - LENGTH_BYTES * len(self.index))
+
     def take(
         self, owner: ObjectId, stamp: int, producer: int, sequence: int, records: int, size: int, position: int,
         epoch: int, now_min: int,

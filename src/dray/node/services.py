@@ -21,6 +21,7 @@ from dray.produce.intake import Intake
 from dray.produce.service import ProduceService
 from dray.produce.settings import FlushPolicy
 from dray.produce.unpacking import Unpacking
+from dray.retention.records import RecordService
 from dray.retention.service import RetentionService
 from dray.retention.settings import RetentionSettings
 from dray.routing.service import Routing
@@ -55,6 +56,7 @@ class BrokerServices:
     log_offsets: LogOffsets
     offsets: OffsetService
     groups: GroupService
+    records: RecordService
     retention: RetentionService
     cache: ObjectCache
     """Objects that were written or read here."""
@@ -99,6 +101,7 @@ def _build(plane: Plane, settings: ServiceSettings) -> BrokerServices:
             domains=domains, topics=topics, routing=routing, clock=clock, entropy=plane.entropy,
             offload=plane.unpack, settings=settings.groups,
         ),
+        records=RecordService(domains),
         retention=RetentionService(
             domains=domains, store=objects, clock=clock, settings=settings.retention, watch=watch
         ),

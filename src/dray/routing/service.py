@@ -21,7 +21,7 @@ Invariants
          are left out only while there are others.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dray.errors import Unavailable
@@ -65,9 +65,9 @@ class Routing:
         nodes = (_node(broker, listener) for _, broker in sorted(self._brokers().items()))
         return [node for node in nodes if node is not None]
 
-    def controller(self, listener: str) -> int:
-        """The broker that tools should ask: one fixed choice, though any of them would do. -1: nobody is there."""
-        return min((node.broker_id for node in self.nodes(listener)), default=-1)
+    def controller(self, nodes: Sequence[Node]) -> int:
+        """The broker that tools should ask, of those that they are told: one fixed choice, though any would do."""
+        return min((node.broker_id for node in nodes), default=-1)
 
     def _brokers(self) -> dict[int, Broker]:
         """The brokers that clients should ask, by id."""

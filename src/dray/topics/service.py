@@ -164,15 +164,30 @@ class TopicService:
         await self.finish(topic_id)
         return await self.find_id(topic_id)
 
-    async def add_partitions(self, topic: Topic, partitions: int) -> None:
-        """Give a topic more partitions; they become visible together (T5)."""
+    def check_partitions(self, topic: Topic, partitions: int) -> None:
+        """Raise `BadPartitions` unless a topic may get this many."""
         if not len(topic.streams) < partitions <= self.most_partitions:
-            raise BadPartitions("partitions can only be added", has=len(topic.streams), wanted=partitions)
+            raise BadPartitions(
+                "partitions can only be added", has=len(topic.streams), wanted=partitions, most=self.most_partitions
+            )
+
+    async def add_partitions(self, topic: Topic, partitions: int) -> None:
+        """Give a topic more partitions; they become visible together (T5).
+
+        Raises:
+            BadPartitions, UnknownTopic: nothing was added.
+            Unavailable, Unknown: ask again; whoever finds the saga unfinished goes on with it.
+        """
+        self.check_partitions(topic, partitions)
         few = partitions <= MAX_ROWS
         command = AlterTopic(topic_id=topic.id, partitions=partitions if few else 0, total=0 if few else partitions)
         match await self._ask(command):
             case TopicAltered():
                 await self.finish(topic.id)
+            case Refused(why=Why.STATE):
+                raise BadPartitions("others added partitions meanwhile", has=len(topic.streams), wanted=partitions)
+            case Refused(why=Why.NOT_FOUND):
+                raise UnknownTopic("no such topic", topic=topic.name)
             case verdict:
                 raise _unexpected(verdict)
 

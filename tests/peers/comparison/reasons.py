@@ -60,7 +60,14 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         why="A refusal says what is wrong; Kafka says it only of some.",
-        shapes=("produce *", "batches *", "idempotent *", "configs of topics: a topic and no topic"),
+        shapes=(
+            "produce *",
+            "batches *",
+            "idempotent *",
+            "configs of topics: a topic and no topic",
+            "partitions added: *",
+            "producers of partitions: what is not there",
+        ),
         fields=("*.error_message",),
     ),
     Reason(
@@ -163,7 +170,7 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         why="Nobody reads it beside an error.",
-        shapes=("fetch *",),
+        shapes=("fetch *", "records deleted: fetched below"),
         fields=("*.aborted_transactions",),
     ),
     Reason(
@@ -182,6 +189,19 @@ REASONS: tuple[Reason, ...] = (
         fields=("*.configs.*",),
     ),
     Reason(
+        why="A name that no topic can have is told so; Kafka fails with -1.",
+        shapes=("partitions of topics: a name that cannot be",),
+    ),
+    Reason(
+        why="Nobody knows how much an object store can hold.",
+        shapes=("log dirs: *",),
+        fields=("*.total_bytes", "*.usable_bytes"),
+    ),
+    Reason(
+        why="An epoch below none means nothing.",
+        shapes=("ends of epochs: epoch -2",),
+    ),
+    Reason(
         why="Nobody collects metrics of clients.",
         shapes=("configs of others: metrics*",),
     ),
@@ -194,6 +214,7 @@ REASONS: tuple[Reason, ...] = (
         shapes=(
             "create topics of many sizes: 1 partitions, 2 replicas",
             "create topics with assignments: to a broker that is not there",
+            "partitions added with assignments: a broker that is not there",
         ),
         fields=_MADE,
     ),
@@ -231,7 +252,13 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         why="There are no access rules yet, so nobody can be told what is allowed.",
-        shapes=("metadata with authorized operations: *", "describe groups: with authorized operations", "consumer *"),
+        shapes=(
+            "metadata with authorized operations: *",
+            "describe groups: with authorized operations",
+            "consumer *",
+            "the cluster: with authorized operations",
+            "partitions of topics: *",
+        ),
         fields=("*authorized_operations",),
     ),
     Reason(

@@ -19,7 +19,7 @@ Tree: TypeAlias = "dict[str, Tree] | list[Tree] | str | int | bool | None"
 _HOUR_MS = 3_600_000
 _NO_ID = bytes(16)
 _TEXTS = ("error_message", "batch_index_error_message", "cluster_id", "host", "documentation")
-_BROKERS = ("node_id", "leader_id", "controller_id", "replica_nodes", "isr_nodes")
+_BROKERS = ("node_id", "leader_id", "controller_id", "replica_nodes", "isr_nodes", "broker_id")
 _TIMES = ("timestamp", "log_append_time_ms")
 _UNORDERED = (
     "topics", "responses", "partitions", "partition_responses", "topic_partitions", "groups", "results", "members",
@@ -103,6 +103,8 @@ def _number(value: int | None, mask: Mask, field: str) -> Tree:
         return "a broker" if value >= 0 else value
     if field == "producer_id" and value >= 0:
         return "an id"
+    if field == "last_timestamp" and value > 0:
+        return "a time"
     if field == "port" and value > 0:
         return "a port"
     if field in ("session_id", "finalized_features_epoch") and value > 0:

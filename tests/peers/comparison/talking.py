@@ -205,8 +205,12 @@ class Talk:
         assert made.error_code == 0, made
         self.ids[name] = made.topic_id
         self._mask.know(made.topic_id, name)
-        await self._until(lambda: self._is_led(name, partitions))
+        await self.leads(name, partitions)
         return name
+
+    async def leads(self, name: str, partitions: int) -> None:
+        """Return when so many partitions of a topic can be written to."""
+        await self._until(lambda: self._is_led(name, partitions))
 
     async def delete(self, name: str) -> None:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=30_000)

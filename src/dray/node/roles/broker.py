@@ -188,6 +188,7 @@ def _kafka_services(config: Config, services: BrokerServices, advertised: HostPo
         fetch=services.fetch,
         log_offsets=services.log_offsets,
         offsets=services.offsets,
+        records=services.records,
         classic=services.groups.classic,
         consumers=services.groups.consumers,
         group_admin=services.groups.admin,

@@ -17,6 +17,7 @@ from dray.groups.configs import BadGroupConfig
 from dray.machine.groups.codes import GroupCode
 from dray.produce import errors as produce
 from dray.records import errors as records
+from dray.retention import errors as retention
 from dray.topics import errors as topics
 
 
@@ -129,6 +130,7 @@ _MEANING: Final[dict[type[DrayError], ErrorCode]] = {
     fetch.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     fetch.StreamGone: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     BadGroupConfig: ErrorCode.INVALID_CONFIG,
+    retention.BeyondEnd: ErrorCode.OFFSET_OUT_OF_RANGE,
     groups.BadGroupId: ErrorCode.INVALID_GROUP_ID,
     groups.BadSessionTimeout: ErrorCode.INVALID_SESSION_TIMEOUT,
     groups.BadPattern: ErrorCode.INVALID_REGULAR_EXPRESSION,

@@ -38,6 +38,7 @@ from dray.groups.offsets import OffsetService
 from dray.produce.intake import Intake
 from dray.produce.service import ProduceService
 from dray.replica.domains import Domains
+from dray.retention.records import RecordService
 from dray.routing.service import Routing
 from dray.servers.kafka.broker_configs import BrokerConfigs
 from dray.servers.kafka.codec import Message, Req, Resp
@@ -63,6 +64,7 @@ class Services:
     fetch: FetchService
     log_offsets: LogOffsets
     offsets: OffsetService
+    records: RecordService
     classic: ClassicService
     consumers: ConsumerService
     group_admin: GroupAdmin
@@ -153,6 +155,11 @@ def check_count(count: int) -> None:
     """Raise unless one request may name so many things (KP20)."""
     if count > PARTITIONS:
         raise TooMany("the request names too many partitions: split it", count=count, limit=PARTITIONS)
+
+
+def time_limit(timeout_ms: int) -> float | None:
+    """Seconds that a request gives to the work it asks for; None: it does not say."""
+    return timeout_ms / 1000 if timeout_ms > 0 else None
 
 
 ALONE: Final = Turn()

@@ -1,10 +1,10 @@
 """Topics that come, change and go in one, two or four domains, while brokers die in the middle of it.
 
-Admins make topics, give them partitions and delete them through any broker,
-and make them again under the same name; others alter the configs of a topic
-that stays (`dray.sim.alterations`). Producers with ids change their epochs,
-fall silent until they are forgotten and come back; groups commit offsets and
-are forgotten too.
+Admins make topics, give them partitions, delete records of them and delete
+them through any broker, and make them again under the same name; others alter
+the configs of a topic that stays (`dray.sim.alterations`). Producers with ids
+change their epochs, fall silent until they are forgotten and come back; groups
+commit offsets and are forgotten too.
 
 Checked: when a deletion was answered, every stream of the topic is closed
 (TS2); a topic that was made is there with all its partitions (T5); within a
@@ -28,8 +28,10 @@ from dray.machine.topics import Topic, Topics
 from dray.replica.checkpointer import Checkpointer
 from dray.replica.checkpoints import MemoryCheckpoints
 from dray.replica.fold import InlineFolder
+from dray.replica.freshness import Freshness
 from dray.replica.writer import Timing
 from dray.retention.floors import RetentionRules
+from dray.retention.records import TO_THE_END
 from dray.retention.settings import RetentionSettings
 from dray.sim.alterations import Alterations
 from dray.sim.brokers import SETTINGS, Broker, Cluster
@@ -74,7 +76,7 @@ class Admins:
         self._world = workload.world
 
     async def work(self, name: str, dice: Random) -> None:
-        deeds = (self._delete, self._grow, self._grow)
+        deeds = (self._delete, self._grow, self._grow, self._trim)
         while self._workload.history.working:
             await asyncio.sleep(dice.random() * 4)
             try:
@@ -110,6 +112,21 @@ class Admins:
         grown = await self._cluster.ask(grow)
         self._check_open(grown.streams[: grown.visible])
         self._use(grown)
+
+    async def _trim(self, topic: Topic, dice: Random) -> None:
+        """Delete records; what was answered is so for good (RT30)."""
+        stream = dice.choice(topic.streams[: topic.visible])
+
+        async def trim(broker: Broker) -> int:
+            found = (await broker.services.records.delete({stream: TO_THE_END}, Freshness()))[stream]
+            if isinstance(found, DrayError):
+                raise found
+            return found
+
+        start = await self._cluster.ask(trim)
+        found = self._cluster.truth_of(stream).streams.find(stream)
+        kept = found is not None and not found.closed and found.start < start
+        self._world.check(not kept, "deleted records are there", stream=stream, start=start)
 
     async def _delete(self, topic: Topic, _dice: Random) -> None:
         self._leave(topic.id)

@@ -3,6 +3,7 @@
 from tests.peers.comparison.scenes import (
     batches,
     classic_members,
+    cluster,
     configs,
     consumer_members,
     fetching,
@@ -11,6 +12,7 @@ from tests.peers.comparison.scenes import (
     groups,
     idempotence,
     offsets_by_time,
+    partitions,
     produce,
     topics,
 )
@@ -24,6 +26,8 @@ SCENES = (
     *offsets_by_time.SCENES,
     *topics.SCENES,
     *configs.SCENES,
+    *partitions.SCENES,
+    *cluster.SCENES,
     *groups.SCENES,
     *classic_members.SCENES,
     *consumer_members.SCENES,

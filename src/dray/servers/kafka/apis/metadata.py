@@ -40,7 +40,7 @@ async def handle(request: MetadataRequest, context: Context) -> MetadataResponse
             for node in nodes
         ],
         cluster_id=services.routing.cluster_id,
-        controller_id=services.routing.controller(context.peer.listener),
+        controller_id=services.routing.controller(nodes),
         topics=topics,
     )
 

@@ -73,7 +73,7 @@ class DescribeLogDirsTopic(Message, frozen=True, gc=False):
 class DescribeLogDirsResult(Message, frozen=True, gc=False):
     error_code: int = 0
     log_dir: str = ""
-    topics: Sequence[DescribeLogDirsTopic] = ()
+    topics: Sequence[DescribeLogDirsTopic | bytes] = ()
     total_bytes: int = -1
     usable_bytes: int = -1
     is_cordoned: bool = False
@@ -180,7 +180,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[DescribeL
         left -= count_2
         if left < 0:
             raise crowded()
-        topics_1: Sequence[DescribeLogDirsTopic]
+        topics_1: Sequence[DescribeLogDirsTopic | bytes]
         list_2: list[DescribeLogDirsTopic] = []
         for _ in range(count_2):
             name_2: str
@@ -228,6 +228,26 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[DescribeL
     return DescribeLogDirsResponse(throttle_time_ms, error_code, results), pos, ELEMENTS - left
 
 
+def write_describe_log_dirs_topic(version: int, m: DescribeLogDirsTopic) -> bytes:
+    out: list[Buffer] = []
+    add = out.append
+    if version >= 2:
+        add(put_compact_string(m.name))
+    else:
+        add(put_string(m.name))
+    if version >= 2:
+        add(put_compact_count(m.partitions))
+    else:
+        add(put_count(m.partitions))
+    for m_1 in m.partitions:
+        add(_put_iqqo(m_1.partition_index, m_1.partition_size, m_1.offset_lag, m_1.is_future_key))
+        if version >= 2:
+            add(b"\0")
+    if version >= 2:
+        add(b"\0")
+    return b"".join(out)
+
+
 def _write_response(version: int, m: DescribeLogDirsResponse) -> list[Buffer]:
     out: list[Buffer] = []
     add = out.append
@@ -249,20 +269,7 @@ def _write_response(version: int, m: DescribeLogDirsResponse) -> list[Buffer]:
         else:
             add(put_count(m_1.topics))
         for m_2 in m_1.topics:
-            if version >= 2:
-                add(put_compact_string(m_2.name))
-            else:
-                add(put_string(m_2.name))
-            if version >= 2:
-                add(put_compact_count(m_2.partitions))
-            else:
-                add(put_count(m_2.partitions))
-            for m_3 in m_2.partitions:
-                add(_put_iqqo(m_3.partition_index, m_3.partition_size, m_3.offset_lag, m_3.is_future_key))
-                if version >= 2:
-                    add(b"\0")
-            if version >= 2:
-                add(b"\0")
+            add(m_2 if isinstance(m_2, bytes) else write_describe_log_dirs_topic(version, m_2))
         if version >= 4:
             add(_put_qq(m_1.total_bytes, m_1.usable_bytes))
         if version >= 5:
