@@ -14,17 +14,22 @@ START_S = 60
 STOP_S = 60
 _FIRST_PORT, _PORTS = 20_000, 12_000
 """Below 32768, where the system takes the ports of outgoing connections from."""
+_given: set[int] = set()
+"""Ports of this process, which perhaps nobody listens on yet."""
 
 
 def free_port() -> int:
     """A port that nobody listens on, and that no outgoing connection will be given."""
     for step in range(_PORTS):
         port = _FIRST_PORT + (os.getpid() * 37 + step) % _PORTS
+        if port in _given:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
+            _given.add(port)
             return port
     raise AssertionError("no port is free")
 

@@ -24,6 +24,7 @@ from dray.node.joining import Joined, joined_directory, owner_of
 from dray.node.metadata import Effects, Metadata, MetadataOptions, run_metadata
 from dray.node.owning import Owned
 from dray.node.recovery import LockedOut, recover
+from dray.objects.memory import MemoryObjects
 from dray.offload import ThreadOffload
 from dray.replica import checkpointer, child
 from dray.replica.checkpointer import Checkpointer
@@ -64,7 +65,9 @@ async def joined(
     found = owner_of(DataDirectory(owner).socket, effects.disk)
     directory = joined_directory(root)
     identity = directory.claim(effects.disk, effects.entropy, found.identity.cluster)
-    async with run_metadata(Joined(log_owner=found, directory=directory), identity, effects, options) as running:
+    async with run_metadata(
+        Joined(log_owner=found, directory=directory, objects=MemoryObjects()), identity, effects, options
+    ) as running:
         yield running
 
 
@@ -330,7 +333,9 @@ async def test_three_brokers_trim_and_each_of_them_starts_again(tmp_path, effect
 
 def own_store(owner: Path, root: Path, effects: Effects) -> FileCheckpoints:
     theirs, ours = DataDirectory(owner).checkpoints(0), joined_directory(root).checkpoints(0)
-    return JoinedCheckpoints(ours, theirs, effects.disk, effects.offload)
+    return JoinedCheckpoints(
+        ours, FileCheckpoints(theirs, effects.disk, effects.offload), effects.disk, effects.offload
+    )
 
 
 async def test_who_joined_takes_the_owners_checkpoints_as_they_come(tmp_path, effects) -> None:

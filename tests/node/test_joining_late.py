@@ -13,6 +13,7 @@ from dray.node.directory import DataDirectory
 from dray.node.joining import Joined, joined_directory, owner_of
 from dray.node.metadata import Effects, MetadataOptions, run_metadata
 from dray.node.owning import Owned
+from dray.objects.memory import MemoryObjects
 from dray.offload import ThreadOffload
 from dray.replica.checkpointer import Checkpointer
 from dray.replica.checkpoints import FileCheckpoints
@@ -51,7 +52,9 @@ async def test_who_joins_a_trimmed_log_begins_with_the_owners_checkpoint(tmp_pat
         found = owner_of(theirs.socket, effects.disk)
         ours = joined_directory(tmp_path / "b")
         own = ours.claim(effects.disk, effects.entropy, found.identity.cluster)
-        async with run_metadata(Joined(log_owner=found, directory=ours), own, effects, MetadataOptions()) as joined:
+        async with run_metadata(
+            Joined(log_owner=found, directory=ours, objects=MemoryObjects()), own, effects, MetadataOptions()
+        ) as joined:
             late = joined.domains.catalog
             await late.propose(CreateTopic(topic_id=b"z" * 16, name="from-b", partitions=1))
             await catalog.sync()

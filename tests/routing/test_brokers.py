@@ -54,12 +54,12 @@ async def test_all_brokers_name_one_controller_the_lowest_of_those_there_are() -
     one, two = replica_on(log, "broker-1"), replica_on(log, "broker-2")
     views = [Routing(domains=Domains({0: replica}), cluster_id="c") for replica in (one, two)]
     async with running(one, two):
-        assert views[0].controller("client") == -1
+        assert views[0].controller(views[0].nodes("client")) == -1
         await one.propose(registration(8))
         await two.propose(registration(3))
         await one.sync()
-        assert [view.controller("client") for view in views] == [3, 3]
-        assert [view.controller("another") for view in views] == [-1, -1]
+        assert [view.controller(view.nodes("client")) for view in views] == [3, 3]
+        assert [view.controller(view.nodes("another")) for view in views] == [-1, -1]
 
 
 async def test_a_broker_that_is_about_to_stop_is_left_out_by_all_and_by_itself() -> None:

@@ -1,4 +1,4 @@
-"""Running a broker until it is told to stop: signals, the ready line, exit codes.
+"""Running a role until it is told to stop: signals, the ready line, exit codes.
 
 Invariants
     OF3  A process that is told to stop is gone within 30 seconds, whatever
@@ -10,7 +10,10 @@ import os
 import signal
 import sys
 import threading
-from typing import Final
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 import typer
 
@@ -31,14 +34,34 @@ STOP_S: Final = 27.0
 """From the signal to the end without those who do not answer; a few seconds are left for slow machines."""
 
 
-def serve(config: Config) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A role that serves."""
+
+    ready: str
+    """What is told on stdout, behind the word `ready`."""
+    failed: "asyncio.Future[DrayError]"
+    """Resolves when the process must end."""
+
+
+Role: TypeAlias = Callable[[Config], AbstractAsyncContextManager[Running]]
+
+
+@asynccontextmanager
+async def as_broker(config: Config) -> AsyncIterator[Running]:
+    """Serve Kafka clients."""
+    async with run_broker(config) as broker:
+        yield Running(ready=f"kafka={broker.advertised} http={broker.http.url}", failed=broker.failed)
+
+
+def serve(config: Config, role: Role = as_broker) -> None:
     """Serve until SIGTERM or SIGINT; ends the process with the exit code that the outcome has."""
     logging = config.get(LoggingSettings)
     configure_logging(logging.level, form=logging.format)
     keep_freed_buffers(KEPT_BYTES, heaps=1)
     raise_limit()
     try:
-        failure = _run(config)
+        failure = _run(config, role)
     except DrayError as error:
         raise _exit(error) from error
     if failure is not None:
@@ -57,16 +80,16 @@ def _exit(error: DrayError) -> typer.Exit:
     return typer.Exit(exit_code(error))
 
 
-def _run(config: Config) -> DrayError | None:
+def _run(config: Config, role: Role) -> DrayError | None:
     try:
         import uvloop
     except ImportError:  # not on every platform; asyncio's own loop serves too
-        return asyncio.run(_serve(config))
+        return asyncio.run(_serve(config, role))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(config))
+        return runner.run(_serve(config, role))
 
 
-async def _serve(config: Config) -> DrayError | None:
+async def _serve(config: Config, role: Role) -> DrayError | None:
     """None after a clean stop, or why the process must end."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -81,14 +104,14 @@ async def _serve(config: Config) -> DrayError | None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told)
     ready = asyncio.Event()
-    broker = asyncio.create_task(_hold(config, ready, stop))
+    held = asyncio.create_task(_hold(role(config), ready, stop))
     stopped = asyncio.create_task(stop.wait())
-    await asyncio.wait((broker, stopped), return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait((held, stopped), return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()
     if not ready.is_set():
-        broker.cancel()  # told to stop before it served, or it has ended by itself
+        held.cancel()  # told to stop before it served, or it has ended by itself
     try:
-        return await broker
+        return await held
     except asyncio.CancelledError:
         if not stop.is_set():
             raise
@@ -97,15 +120,17 @@ async def _serve(config: Config) -> DrayError | None:
         leaving.cancel()
 
 
-async def _hold(config: Config, ready: asyncio.Event, stop: asyncio.Event) -> DrayError | None:
-    async with run_broker(config) as broker:
+async def _hold(
+    role: AbstractAsyncContextManager[Running], ready: asyncio.Event, stop: asyncio.Event
+) -> DrayError | None:
+    async with role as running:
         collect_less()
-        print(f"ready kafka={broker.advertised} http={broker.http.url}", file=sys.stdout, flush=True)
+        print(f"ready {running.ready}", file=sys.stdout, flush=True)
         ready.set()
         told = asyncio.create_task(stop.wait())
-        await asyncio.wait((told, broker.failed), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((told, running.failed), return_when=asyncio.FIRST_COMPLETED)
         told.cancel()
-        return broker.failed.result() if broker.failed.done() else None
+        return running.failed.result() if running.failed.done() else None
 
 
 def _leave() -> None:

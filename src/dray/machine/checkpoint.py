@@ -156,6 +156,7 @@ class Summary(NamedTuple):
     hash: bytes  # by which checkpoints of one position are compared (`Checkpointed.hash`)
     size: int
     time_ms: int  # machine time at its position
+    log_id: LogId
 
 
 def summary(checkpoint: bytes | memoryview) -> Summary:
@@ -164,9 +165,10 @@ def summary(checkpoint: bytes | memoryview) -> Summary:
     form, body = _unwrap(view)
     row = Reader(body).row()
     position, digest, _ = row.number(), row.number(), row.number()
-    row.raw(), row.raw()
+    row.raw()
+    log_id = LogId(row.raw())
     numbers = [row.number() for _ in range(5 if form == UNNAMED else 4)]
-    return Summary(position, digest, bytes(view[-_HASH_BYTES:]), len(view), numbers[-1])
+    return Summary(position, digest, bytes(view[-_HASH_BYTES:]), len(view), numbers[-1], log_id)
 
 
 def fingerprint(machine: Machine) -> str:

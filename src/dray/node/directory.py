@@ -4,6 +4,7 @@
     DIR/identity.json            cluster and installation, written once
     DIR/log.json                 that a log was begun, and where
     DIR/meta.sock                the log server of the owner
+    DIR/meta.alone               while that is a log server alone: checkpoints are shared in the store
     DIR/meta/domain-00000/       log/ and checkpoints/ of a domain
     DIR/objects/                 the object store of the embedded default
 
@@ -80,6 +81,10 @@ class DataDirectory:
     @property
     def socket(self) -> Path:
         return self.root / "meta.sock"
+
+    @property
+    def alone(self) -> Path:
+        return self.root / "meta.alone"
 
     @property
     def meta(self) -> Path:

@@ -166,7 +166,7 @@ async def run_metadata(
         parts = await source.open(stack, identity, effects, options)
         for part in parts:
             if part.kept is not None:
-                _pass_on(part.kept.failed, failed)
+                pass_on(part.kept.failed, failed)
         replicas: dict[int, Replica] = {}
         making: dict[int, _Making] = {}
         for part in parts:
@@ -174,7 +174,7 @@ async def run_metadata(
             check_genesis(replica.machine, identity, part.domain)
             if part.domain == CATALOG_DOMAIN:
                 check_whole(replica.machine, [part.domain for part in parts])
-            _pass_on(replica.failed, failed)
+            pass_on(replica.failed, failed)
             if part.folder is not None:
                 making[part.domain] = _make_checkpoints(part, part.folder, replica, watch, effects.clock, options)
                 stack.push_async_callback(making[part.domain].stop)
@@ -295,7 +295,7 @@ def _make_checkpoints(
     return _Making(checkpointer=checkpointer, folder=folder, watch=watch, task=task)
 
 
-def _pass_on(source: "asyncio.Future[DrayError]", target: "asyncio.Future[DrayError]") -> None:
+def pass_on(source: "asyncio.Future[DrayError]", target: "asyncio.Future[DrayError]") -> None:
     """Let the first failure of any part become the failure of the whole."""
 
     def tell(done: "asyncio.Future[DrayError]") -> None:

@@ -83,13 +83,21 @@ async def open_plane(
 async def _owned(
     stack: AsyncExitStack, directory: DataDirectory, store: ClusterStore, effects: Effects, options: MetadataOptions
 ) -> OpenPlane:
-    _lock(stack, directory.root, effects)
-    check_not_joined(directory.root, effects.disk)
-    identity = directory.claim(effects.disk, effects.entropy)
-    objects = await store.found(stack, directory, identity)
+    identity, objects = await open_own(stack, directory, store, effects)
+    effects.disk.remove(directory.alone)
     metadata = await _run(stack, Owned(directory=directory), identity, objects, store, effects, options)
     await remember_birth(objects, directory, effects.disk)
     return _opened(metadata, objects, effects, _places(store, directory, metadata.domains))
+
+
+async def open_own(
+    stack: AsyncExitStack, directory: DataDirectory, store: ClusterStore, effects: Effects
+) -> tuple[Identity, Objects]:
+    """A directory that is ours until the stack ends, and its store, before anything is done to its log (ND3)."""
+    _lock(stack, directory.root, effects)
+    check_not_joined(directory.root, effects.disk)
+    identity = directory.claim(effects.disk, effects.entropy)
+    return identity, await store.found(stack, directory, identity)
 
 
 async def _joined(
@@ -99,7 +107,7 @@ async def _joined(
     _lock(stack, root, effects)
     identity = directory.claim(effects.disk, effects.entropy, owner.identity.cluster)
     objects = await store.join(stack, owner.directory, identity)
-    source = Joined(log_owner=owner, directory=directory)
+    source = Joined(log_owner=owner, directory=directory, objects=objects)
     metadata = await _run(stack, source, identity, objects, store, effects, options)
     return _opened(metadata, objects, effects, _places(store, owner.directory, metadata.domains, joined=root))
 

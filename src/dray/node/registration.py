@@ -1,18 +1,25 @@
 """A broker makes itself known to its cluster, and sees to it that it stays known."""
 
+import asyncio
 from contextlib import suppress
 from typing import Final
+
+import msgspec
 
 import dray
 from dray.clock import Clock
 from dray.errors import DrayError, Unavailable
 from dray.machine.brokers import BrokerRegistered, Listener, RegisterBroker
+from dray.node import telemetry
 from dray.node.addresses import HostPort
 from dray.node.settings import BrokerSettings
 from dray.replica.replica import Replica
 from dray.replica.wakeups import CATALOG
+from dray.telemetry import logger
 
 LISTENER: Final = "client"
+WITHDRAW_S: Final = 3.0
+"""What a stop gives the log for the news."""
 
 
 def registration_of(settings: BrokerSettings, told: HostPort, clock: Clock) -> RegisterBroker:
@@ -32,6 +39,16 @@ async def register(catalog: Replica, registration: RegisterBroker) -> None:
     (verdict,) = await catalog.propose(registration)
     if not isinstance(verdict, BrokerRegistered):
         raise Unavailable("the broker could not be registered: is another one running with this id?", verdict=verdict)
+
+
+async def withdraw(catalog: Replica, registration: RegisterBroker) -> None:
+    """Tell the cluster that this broker is about to stop. A log that does not answer, or is too old, keeps nobody."""
+    leaving = msgspec.structs.replace(registration, draining=True)
+    try:
+        async with asyncio.timeout(WITHDRAW_S):
+            await register(catalog, leaving)
+    except (DrayError, TimeoutError) as error:
+        logger().warning(telemetry.NOT_WITHDRAWN, error=str(error) or "the log does not answer")
 
 
 async def keep_registered(catalog: Replica, registration: RegisterBroker) -> None:

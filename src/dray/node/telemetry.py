@@ -5,6 +5,14 @@ from typing import Final
 from dray import telemetry
 
 READY: Final = telemetry.event("node.ready", "the broker serves clients")
+META_READY: Final = telemetry.event("node.meta_ready", "the log is served to the brokers of this machine")
+NOT_KEPT: Final = telemetry.event("node.log_not_trimmed", "checkpoints could not be looked at; the log is kept")
+MEMBER_ENDED: Final = telemetry.event("node.process_ended", "a process of this fleet ended; it is started again")
+MEMBER_BACK: Final = telemetry.event("node.process_back", "a process that had ended serves again")
+MEMBER_KILLED: Final = telemetry.event("node.process_killed", "a process did not end in time and was made to")
+NOT_WITHDRAWN: Final = telemetry.event(
+    "node.not_withdrawn", "the others could not be told that this broker stops; clients find out by themselves"
+)
 EXPOSED: Final = telemetry.event(
     "node.exposed", "a listener can be reached from other machines and asks nobody for a password"
 )

@@ -1,6 +1,7 @@
 """Names of objects: what a name may be, and the names that Dray gives.
 
     wal/v1/zone=<zone>/domain=<domain>/date=YYYY/MM/DD/<wal id in hex>.wo
+    meta/v1/<log id in hex>/domain=<domain>/<position>-<hash in hex>.checkpoint
 
 Names are relative to the cluster's prefix, which belongs to the store. The
 day is in UTC and comes from the creation time. The zone is there for people
@@ -22,6 +23,7 @@ from typing import Final, Self
 from dray.errors import Invalid
 
 WAL_PREFIX: Final = "wal/v1/"
+META_PREFIX: Final = "meta/v1/"
 CLUSTER_NAME: Final = "cluster.json"
 
 NAME_BYTES_MAX: Final = 800  # S3 takes 1,024 with the prefix
@@ -33,6 +35,7 @@ _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456
 _WAL = re.compile(
     r"wal/v1/zone=([^/]*)/domain=(0|[1-9][0-9]{0,9})/date=([0-9]{4})/([0-9]{2})/([0-9]{2})/([0-9a-f]{32})\.wo"
 )
+_CHECKPOINT = re.compile(r"meta/v1/[0-9a-f]{16}/domain=[0-9]+/([0-9]{20})-[0-9a-f]{32}\.checkpoint")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DOMAIN_END = 1 << 32
 _WAL_ID_BYTES = 16
@@ -146,6 +149,22 @@ class WalName:
         if rebuilt != path:
             raise BadName("not the name of a WAL object", name=path[:200])
         return found
+
+
+def checkpoints_prefix(log_id: bytes, domain: int) -> str:
+    """How the names of a domain's checkpoints begin."""
+    return f"{META_PREFIX}{log_id.hex()}/domain={domain}/"
+
+
+def checkpoint_path(log_id: bytes, domain: int, position: int, digest: bytes) -> str:
+    """The name of a checkpoint: of which log, where in it, and of which bytes."""
+    return f"{checkpoints_prefix(log_id, domain)}{position:020d}-{digest.hex()}.checkpoint"
+
+
+def parse_checkpoint_path(path: str) -> int | None:
+    """The position of a checkpoint; None for what is none."""
+    match = _CHECKPOINT.fullmatch(path)
+    return None if match is None else int(match[1])
 
 
 def _escape(zone: str) -> str:

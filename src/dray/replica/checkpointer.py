@@ -12,13 +12,7 @@ newest of them (CK2).
 Each piece of work is tried again by itself when it fails, later each time; one
 mark that cannot be checked hinders no other.
 
-Invariants
-    CK4  The log is trimmed by the process that keeps it and by nobody else,
-         and only to checkpoints that it has itself and has just read whole:
-         so it can always be started again (ADR-0026).
-    CK5  How old a checkpoint is, is told by machine time, which it carries:
-         a process that lives for minutes forgets as much as one that lives
-         for months.
+What may then go is said in `dray.replica.letting_go`.
 """
 
 import asyncio
@@ -28,14 +22,14 @@ from typing import Final
 
 from dray.clock import Clock
 from dray.errors import Corrupt, DrayError, NotFound
-from dray.log.port import Position
 from dray.machine.checkpoint import Summary
 from dray.machine.confirmations import Checkpointed, CheckpointMark
 from dray.machine.sessions import SessionKind
 from dray.replica import telemetry
-from dray.replica.checkpoints import CheckpointStore, report_damaged
+from dray.replica.checkpoints import CheckpointStore
 from dray.replica.fold import Folder
-from dray.replica.keeping import KeepLimits, Kept, needed_from
+from dray.replica.keeping import KeepLimits
+from dray.replica.letting_go import LettingGo
 from dray.replica.replica import Replica
 from dray.telemetry import logger
 
@@ -49,6 +43,8 @@ _STOP_SHARE: Final = 8
 _FIRST_PAUSE_S: Final = 10
 _LONGEST_PAUSE_S: Final = 600
 _MAKING: Final = -1
+_QUIET_LOOKS: Final = 30
+"""When nothing has happened, so many looks are left out: each costs a listing of the store."""
 
 
 class Checkpointer:
@@ -73,40 +69,54 @@ class Checkpointer:
         self._folder = folder
         self._clock = clock
         self._due_bytes = due_bytes
-        self._kept_ms = kept_ms
-        self._kept_bytes = kept_bytes
-        self._trims = trims
-        self._log_bytes = log_bytes
-        self._known: dict[int, Summary] = {}
-        """Confirmed checkpoints that were read whole."""
-        self._trimmed = 0
+        self._letting_go = LettingGo(
+            store,
+            replica.log if trims else None,
+            limits=KeepLimits(kept_ms=kept_ms, kept_bytes=kept_bytes),
+            log_bytes=log_bytes,
+        )
         self._failures: dict[int, int] = {}
         self._not_before_ns: dict[int, int] = {}
         self._newest_mark = self._newest_of_marks()
 
     async def run(self, interval_s: float = 1.0) -> None:
         """Look every so often, for ever; a failure keeps the log and is tried again later."""
+        seen, quiet = self._happened(), _QUIET_LOOKS
         while True:
             await self._clock.sleep(interval_s)
+            before, seen = seen, self._happened()
+            quiet = quiet + 1 if seen == before and not self._failures else _QUIET_LOOKS
+            if quiet < _QUIET_LOOKS:
+                continue
+            quiet = 0
             try:
                 await self.step()
             except DrayError as error:
                 logger().warning(telemetry.CHECKPOINT_FAILED, error=str(error))
                 await self._clock.sleep(10 * interval_s)
 
+    def _happened(self) -> object:
+        """Something that is another thing when there may be something to do."""
+        marks = [(one.position, one.confirmed, one.disputed) for one in self._replica.machine.confirmations.marks]
+        return marks, self._replica.session is None, self._is_due()
+
+    def _is_due(self) -> bool:
+        most = max(self._due_bytes, self._letting_go.last_size // 2)
+        return self._replica.bytes_since_checkpoint > most and self._is_maker()
+
     async def step(self) -> None:
         """Do whatever is due now."""
         if self._replica.session is None:
             return
         await self._check_others()
-        if self._is_maker() and self._replica.bytes_since_checkpoint > max(self._due_bytes, self._last_size // 2):
+        if self._is_due():
             await self._attempt(_MAKING, self.make)
         await self._adopt()
         await self._forget()
 
     async def finish(self) -> None:
         """A clean stop: one more checkpoint if that spares the next start enough. The session is still open."""
-        worth = max(self._due_bytes, self._last_size) // _STOP_SHARE
+        worth = max(self._due_bytes, self._letting_go.last_size) // _STOP_SHARE
         if self._replica.session is None or not self._is_alone() or self._replica.bytes_since_checkpoint < worth:
             return
         try:
@@ -138,10 +148,6 @@ class Checkpointer:
         self._newest_mark = max(self._newest_mark, position)
 
     # -- who does what -----------------------------------------------------
-
-    @property
-    def _last_size(self) -> int:
-        return self._known[max(self._known)].size if self._known else 0
 
     def _newest_of_marks(self) -> int:
         return max((mark.position for mark in self._replica.machine.confirmations.marks), default=0)
@@ -243,27 +249,8 @@ class Checkpointer:
     # -- what may go -------------------------------------------------------
 
     async def _forget(self) -> None:
-        """Let go of what two checkpoints and an hour make needless (CK2)."""
-        have = await self._readable(fresh=False)
-        now = self._replica.machine.time_ms
-        kept = [
-            Kept(position=one.position, age_ms=now - one.time_ms, log_bytes=self._behind(one.position)) for one in have
-        ]
-        limits = KeepLimits(kept_ms=self._kept_ms, kept_bytes=self._kept_bytes)
-        floor = needed_from(kept, limits, log_bytes=self._behind(0))
-        if floor is not None and floor > self._trimmed:
-            # CK4: memory says that they were whole once; the disk says it now.
-            still = {one.position for one in await self._readable(fresh=True)}
-            if not still.issuperset(one.position for one in kept if one.position >= floor):
-                return
-            if self._trims:
-                await self._replica.log.trim(Position(floor))
-            self._trimmed = floor
-        for one in kept:
-            if floor is not None and one.position < floor:
-                await self._store.remove(one.position)
-                self._known.pop(one.position, None)
-        await self._tidy(kept[-1].position if kept else 0)
+        newest = await self._letting_go.step(self._replica.machine.time_ms)
+        await self._tidy(newest)
 
     async def _tidy(self, newest: int) -> None:
         """Forget what was made and will never be adopted."""
@@ -273,22 +260,3 @@ class Checkpointer:
                 await self._store.discard(position)
         for what in [what for what in self._failures if what != _MAKING and what <= newest]:
             del self._failures[what], self._not_before_ns[what]
-
-    def _behind(self, position: int) -> int:
-        return 0 if self._log_bytes is None else self._log_bytes(position)
-
-    async def _readable(self, *, fresh: bool) -> list[Summary]:
-        """The confirmed checkpoints that are whole, oldest first; others are kept aside (CK3)."""
-        positions = await self._store.confirmed()
-        self._known = {position: self._known[position] for position in positions if position in self._known}
-        for position in positions:
-            if position in self._known and not fresh:
-                continue
-            self._known.pop(position, None)
-            try:
-                self._known[position] = await self._store.check(position)
-            except NotFound:
-                continue
-            except Corrupt as error:
-                await report_damaged(self._store, position, error)
-        return [self._known[position] for position in sorted(self._known)]

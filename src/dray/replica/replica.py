@@ -22,11 +22,11 @@ Invariants
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from dray.clock import Clock
-from dray.errors import DrayError
+from dray.errors import DrayError, Unavailable
 from dray.ids import Entropy
 from dray.log import envelope
 from dray.log.port import Log, Position, Trimmed
@@ -271,7 +271,8 @@ class Replica:
             if not self._reading.cancelled():
                 error = self._reading.exception()
                 if isinstance(error, Trimmed):
-                    await self._jump()
+                    with suppress(Unavailable):  # the store of checkpoints does not answer: tried again below
+                        await self._jump()
                 elif error is not None:
                     raise error
             idle = 0 if self.machine.position > before else idle + 1

@@ -14,6 +14,9 @@ CHECKPOINTED: Final = telemetry.event("replica.checkpointed", "a checkpoint was 
 CHECKPOINT_DAMAGED: Final = telemetry.event(
     "replica.checkpoint_damaged", "a checkpoint cannot be read; an older one or the log takes its place"
 )
+CHECKPOINT_DISPUTED: Final = telemetry.event(
+    "replica.checkpoint_disputed", "the store has two checkpoints of one position; neither is used"
+)
 CHECKPOINT_FAILED: Final = telemetry.event("replica.checkpoint_failed", "a checkpoint was not made; the log is kept")
 
 COMMITS: Final = telemetry.counter("dray_metadata_commits_total", "entries of this replica by outcome", ["outcome"])

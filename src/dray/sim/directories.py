@@ -33,6 +33,7 @@ from dray.node.metadata import Effects, Metadata, MetadataOptions, run_metadata
 from dray.node.owning import Owned
 from dray.node.recovery import Recovered, recovered
 from dray.objects.cluster import bind, bound_to
+from dray.objects.memory import MemoryObjects
 from dray.objects.port import Objects
 from dray.replica.checkpoints import FileCheckpoints
 from dray.replica.fold import InlineFolder
@@ -116,7 +117,9 @@ async def joined_log(home: Home, owner_root: Path) -> AsyncIterator[Metadata]:
     identity = directory.claim(disk, effects.entropy, owner.identity.cluster)
     if await bound_to(home.objects) != identity.cluster_id:
         raise WrongStore("this is not the store of the cluster")
-    async with run_metadata(Joined(log_owner=owner, directory=directory), identity, effects, home.options) as metadata:
+    async with run_metadata(
+        Joined(log_owner=owner, directory=directory, objects=MemoryObjects()), identity, effects, home.options
+    ) as metadata:
         yield metadata
 
 

@@ -1,16 +1,18 @@
-"""Start everything in one process on one directory.
+"""Start everything on one directory.
 
 Topics are made when clients ask for them. Nothing asks for a password, so
 listen on this machine only.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 import typer
 
 from dray.cli.options import ConfigFile, DataOption, Sets, default_of, load_config
 from dray.cli.serving import serve
-from dray.config import Level, Override
+from dray.cli.together import MOST_BROKERS, as_cluster, inherited
+from dray.config import Config, Level, Override
 
 OWN_DEFAULTS: Final = {"topics.auto_create": "true", "groups.initial_delay": "0s"}
 """One person tries things out: nothing has to be made first, and nobody else is waited for."""
@@ -67,8 +69,19 @@ def dev(
             show_default="in DIR/meta",
         ),
     ] = None,
+    brokers: Annotated[
+        int | None,
+        typer.Option(
+            "--brokers",
+            metavar="N",
+            min=1,
+            max=MOST_BROKERS,
+            help="Run a log server and N brokers as processes of their own; each takes the next port.",
+            show_default="one process for everything",
+        ),
+    ] = None,
 ) -> None:
-    """Start everything in one process on one directory."""
+    """Start everything on one directory, in one process or, with --brokers, in several."""
     given = {
         "broker.data": ("--data", None if data is None else str(data)),
         "kafka.listen": ("--kafka", kafka),
@@ -78,8 +91,18 @@ def dev(
         "log.url": ("--log", log),
     }
     flags = [Override(key=key, value=value, flag=flag) for key, (flag, value) in given.items() if value is not None]
-    given_by = {entry.key: entry.origin.level for entry in load_config(config, sets, flags).entries()}
-    for key, value in OWN_DEFAULTS.items():
-        if given_by[key] is Level.DEFAULT:
-            flags.append(Override(key=key, value=value, flag="drayd dev"))
-    serve(load_config(config, sets, flags))
+    loaded = load_config(config, sets, flags)
+    if brokers is not None:
+        serve(loaded, lambda known: as_cluster(known, brokers, inherited(config, sets)))
+        return
+    serve(load_config(config, sets, [*flags, *unless_given(loaded, OWN_DEFAULTS)]))
+
+
+def unless_given(config: Config, defaults: Mapping[str, str]) -> list[Override]:
+    """Settings of this command that nobody has given otherwise."""
+    given_by = {entry.key: entry.origin.level for entry in config.entries()}
+    return [
+        Override(key=key, value=value, flag="drayd dev")
+        for key, value in defaults.items()
+        if given_by[key] is Level.DEFAULT
+    ]

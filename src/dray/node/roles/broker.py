@@ -1,7 +1,8 @@
 """A broker: one process, one data directory, everything there is.
 
-Started from the bottom up, stopped from the top down: first no more requests
-are taken, then what was taken is answered, then the session is given back.
+Started from the bottom up, stopped from the top down: first the others are
+told and clients sent to them, then no more requests are taken, then what was
+taken is answered, then the session is given back.
 """
 
 import asyncio
@@ -12,31 +13,30 @@ from datetime import timedelta
 from typing import Final
 
 import dray
-from dray.clock import SystemClock
+from dray.clock import Clock
 from dray.config import Config
-from dray.disk import LocalDisk
 from dray.errors import DrayError
 from dray.fetch.settings import FetchSettings
 from dray.groups.census import Census
 from dray.groups.lag import LagWatch
 from dray.groups.settings import GroupSettings
-from dray.ids import SystemEntropy
 from dray.log.settings import LogSettings
 from dray.node import telemetry
 from dray.node.addresses import HostPort
 from dray.node.descriptors import open_limit, share
+from dray.node.effects import ProcessEffects, of_process
 from dray.node.listening import Taken, refusal, take_ports
-from dray.node.metadata import Effects, MetadataOptions
+from dray.node.metadata import MetadataOptions
 from dray.node.overview import BrokerView
 from dray.node.plane import OpenPlane, Plane, open_plane
 from dray.node.pools import Pools
 from dray.node.probes import metadata_probe, store_probe, tasks_probe
-from dray.node.registration import LISTENER, keep_registered, register, registration_of
+from dray.node.registration import LISTENER, keep_registered, register, registration_of, withdraw
 from dray.node.services import BrokerServices, ServiceSettings, run_services
 from dray.node.settings import BrokerSettings, ClusterSettings, TopicSettings
 from dray.node.space import DiskWatch
-from dray.node.store import ClusterStore, OpenStore
-from dray.objects.opening import StoreEffects, open_store
+from dray.node.store import OpenStore
+from dray.objects.opening import open_store
 from dray.objects.settings import ObjectsSettings
 from dray.produce.service import ProduceService
 from dray.produce.settings import WalSettings
@@ -59,6 +59,10 @@ LAST_PUTS_S: Final = 1.0
 """What the store is given for batches of clients that are gone, when the server has stopped."""
 
 
+LEAVING_S: Final = 1.0
+"""How long clients are sent to the other brokers before connections are closed: a round of metadata, and some more."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningBroker:
     """A broker that serves."""
@@ -79,24 +83,32 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
     """Serve for as long as the block runs; leaving it is a clean stop."""
     async with AsyncExitStack() as stack:
         ports = take_ports(stack, config.get(KafkaSettings), config.get(HttpSettings))
-        pools = Pools()
-        opened = await _open_plane(stack, config, pools, open_objects)
+        made = of_process(stack, config, open_objects)
+        opened = await _open_plane(stack, config, made)
         plane, catalog = opened.plane, opened.plane.domains.catalog
         built = await stack.enter_async_context(run_services(plane, service_settings(config)))
         services = _kafka_services(config, built, ports.advertised)
         registration = registration_of(config.get(BrokerSettings), ports.advertised, plane.clock)
         await register(catalog, registration)  # RG2: before anybody can ask
+        known = plane.watch.start("registration", lambda: keep_registered(catalog, registration))
+        stack.push_async_callback(plane.watch.stop, known)
         for name, work in (
             ("loop-lag", _measure_lag),
-            ("registration", lambda: keep_registered(catalog, registration)),
             ("group-lag", _lag_watch(built).run),
             ("group-census", _census(built).run),
         ):
             stack.push_async_callback(plane.watch.stop, plane.watch.start(name, work))
         server = await _start_kafka(stack, config, services, plane, ports.kafka)
-        await _start_http(stack, config, opened, pools, ports.http)
+        await _start_http(stack, config, opened, made.pools, ports.http)
         stack.push_async_callback(_drain, server, services.produce)
         stack.callback(built.groups.stop)
+
+        async def leave() -> None:
+            await plane.watch.stop(known)  # it would register us anew
+            await withdraw(catalog, registration)
+            await _send_elsewhere(server, services, plane.clock)
+
+        stack.push_async_callback(leave)
         telemetry.BUILD.labels(dray.__version__).set(1)
         kafka_at, http_at = ports.kafka.address, ports.http.address
         logger().info(telemetry.READY, kafka=str(ports.advertised), http=str(http_at))
@@ -112,17 +124,8 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
     logger().info(telemetry.STOPPED)
 
 
-async def _open_plane(stack: AsyncExitStack, config: Config, pools: Pools, open_objects: OpenStore) -> OpenPlane:
+async def _open_plane(stack: AsyncExitStack, config: Config, made: ProcessEffects) -> OpenPlane:
     """The directory, the store and the metadata: all that a broker knows."""
-    clock, entropy, disk = SystemClock(), SystemEntropy(), LocalDisk()
-    stack.callback(_close_pools, pools, clock)
-    effects = Effects(
-        clock=clock, entropy=entropy, disk=disk, offload=pools.log, upkeep=pools.upkeep, unpack=pools.unpack
-    )
-    of_store = StoreEffects(
-        clock=clock, entropy=entropy, disk=disk, offload=pools.puts, reads=pools.reads, upkeep=pools.upkeep
-    )
-    store = ClusterStore(config.get(ObjectsSettings), of_store, open_objects)
     broker, log = config.get(BrokerSettings), config.get(LogSettings)
     options = MetadataOptions(
         name="broker",
@@ -132,13 +135,7 @@ async def _open_plane(stack: AsyncExitStack, config: Config, pools: Pools, open_
         max_entry_bytes=int(log.max_entry_bytes),
         accept_clock=broker.accept_clock,
     )
-    return await open_plane(stack, broker.data.absolute(), log.place, store, effects, options)
-
-
-def _close_pools(pools: Pools, clock: SystemClock) -> None:
-    hanging = pools.close(clock)
-    if hanging:
-        logger().error(telemetry.HANGS, pools=",".join(hanging))
+    return await open_plane(stack, broker.data.absolute(), log.place, made.store, made.effects, options)
 
 
 def _timing(settings: SessionSettings) -> Timing:
@@ -245,6 +242,15 @@ async def _start_http(stack: AsyncExitStack, config: Config, opened: OpenPlane, 
         await stack.enter_async_context(serve_http(app, taken.sockets))
     except OSError as error:  # bound by both of us, and the other was first to listen
         raise refusal(error, taken.address, "http.listen", "--http") from error
+
+
+async def _send_elsewhere(server: KafkaServer, services: Services, clock: Clock) -> None:
+    """Let clients find the new leaders while they can still ask here; a broker that is alone has nobody to name."""
+    own = services.routing.broker_id
+    if all(node.broker_id == own for node in services.routing.nodes(LISTENER)):
+        return
+    server.leave()
+    await clock.sleep(LEAVING_S)
 
 
 async def _drain(server: KafkaServer, produce: ProduceService) -> None:

@@ -5,12 +5,16 @@ from dray.replica.checkpoints.joined import JoinedCheckpoints
 from dray.replica.checkpoints.memory import MemoryCheckpoints
 from dray.replica.checkpoints.newest import newest_machine, report_damaged
 from dray.replica.checkpoints.port import CheckpointStore
+from dray.replica.checkpoints.published import PublishedCheckpoints
+from dray.replica.checkpoints.shared import SharedCheckpoints
 
 __all__ = [
     "CheckpointStore",
     "FileCheckpoints",
     "JoinedCheckpoints",
     "MemoryCheckpoints",
+    "PublishedCheckpoints",
+    "SharedCheckpoints",
     "newest_machine",
     "report_damaged",
 ]

@@ -80,7 +80,12 @@ class FileCheckpoints:
         return sorted(position for position, suffix, rest in found if suffix == wanted and not rest)
 
     async def read(self, position: int) -> bytes:
+        """The bytes of a confirmed checkpoint."""
         return await self._offload.run(self._disk.read, self._path(position, CONFIRMED))
+
+    async def read_made(self, position: int) -> bytes:
+        """The bytes of a made checkpoint."""
+        return await self._offload.run(self._disk.read, self._path(position, MADE))
 
     async def set_aside(self, position: int) -> None:
         await self._offload.run(self._set_aside, position)

@@ -1,7 +1,8 @@
-"""Checkpoints of a broker that joined: files of its own, and copies of those that the log's owner has."""
+"""Checkpoints of a broker that joined: files of its own, and copies of those that are kept for everybody."""
 
 import asyncio
 from pathlib import Path
+from typing import Protocol
 
 from dray.disk import Disk
 from dray.errors import Corrupt, NotFound, Unavailable
@@ -12,12 +13,20 @@ from dray.replica.checkpoints.newest import report_damaged
 from dray.telemetry import logger
 
 
-class JoinedCheckpoints(FileCheckpoints):
-    """Our own, and always the newest that the owner has: its log may be trimmed up to the one before that."""
+class Confirmed(Protocol):
+    """Checkpoints that may be loaded, in a place that is not ours: the directory of the log's owner, say."""
 
-    def __init__(self, directory: Path, theirs: Path, disk: Disk, offload: Offload) -> None:
+    async def confirmed(self) -> list[int]: ...
+
+    async def read(self, position: int) -> bytes: ...
+
+
+class JoinedCheckpoints(FileCheckpoints):
+    """Our own, and always the newest that they have: the log may be trimmed up to the one before that."""
+
+    def __init__(self, directory: Path, theirs: Confirmed, disk: Disk, offload: Offload) -> None:
         super().__init__(directory, disk, offload)
-        self._theirs = FileCheckpoints(theirs, disk, offload)
+        self._theirs = theirs
         self._unreadable: set[int] = set()
         self._copying = asyncio.Lock()
         """Two who ask at once would write the same file."""
@@ -46,8 +55,8 @@ class JoinedCheckpoints(FileCheckpoints):
             return False  # it went meanwhile
         except Corrupt as error:  # theirs to keep aside; the one before it will do
             self._unreadable.add(position)
-            await report_damaged(self._theirs, position, error, set_aside=False)
+            await report_damaged(self, position, error, set_aside=False)
             await self.discard(position)
             return False
-        await self.confirm(position)  # CK1: it was confirmed where it comes from
+        await FileCheckpoints.confirm(self, position)  # CK1: it was confirmed where it comes from
         return True

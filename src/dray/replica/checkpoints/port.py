@@ -6,7 +6,8 @@ It is kept so that nobody loads it; only after a replica that did not make it
 has confirmed it may it be loaded.
 
 Adapters lie beside this module: `files`, `joined` (files, and copies of those
-of the log's owner) and `memory`. One contract suite holds for every adapter:
+of the log's owner), `shared` (files, and copies of those in the object store)
+and `memory`. One contract suite holds for every adapter:
 `tests/replica/test_checkpoint_stores.py`.
 
 Invariants

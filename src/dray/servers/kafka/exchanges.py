@@ -21,6 +21,7 @@ from dray.servers.kafka.codec import Message, encode
 from dray.servers.kafka.dispatch import Route
 from dray.servers.kafka.error_codes import ErrorCode, code_for
 from dray.servers.kafka.handler import ALONE, Context, Disconnect, Peer, Turn
+from dray.servers.kafka.leaving import sent_elsewhere
 from dray.servers.kafka.messages.request_header import RequestHeader
 from dray.servers.kafka.messages.response_header import ResponseHeader
 from dray.servers.kafka.support import Api
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 ELEMENT_BYTES: Final = 256
 """What an array element of a request is charged, besides its bytes in the frame."""
+REQUEST_BYTES: Final = 1024
+"""What a request is charged besides: so bytes bound their number too."""
 _LENGTH: Final = struct.Struct(">i")
 _NO_HEADER: Final = RequestHeader()
 """Of a plain request: whoever made its answer has read it."""
@@ -67,7 +70,7 @@ class Exchange:
         self.route = route
         self.header = header
         self.message = message
-        self.charge = charge
+        self.charge = REQUEST_BYTES + charge
         self.begun_ns = begun_ns
         self.parts: list[Buffer] = []
         self.done = False
@@ -117,7 +120,7 @@ class Exchanges:
 
     def take_plain(self, route: Route, plain: "Plain", frame: memoryview) -> bool:
         """Serve a request without a task, if it waits for nothing before it (KP7, KP8) and is plain."""
-        if self._queue or (self._running and self._running_api is not route.api):
+        if self._core.leaving or self._queue or (self._running and self._running_api is not route.api):
             return False
         if self._last_turn is not None and not self._last_turn.passed:
             return False
@@ -130,7 +133,7 @@ class Exchanges:
         self._hold(exchange)
         self._running += 1
         self._running_api = route.api
-        self._core.relief.begin(charge)  # SV2
+        self._core.relief.begin(exchange.charge)  # SV2
         order.begin(self, exchange, self._core.services, self._core.orders)
         return True
 
@@ -186,7 +189,9 @@ class Exchanges:
             route.version, exchange.header.client_id, self.peer, core.services, core.matrix, exchange.turn
         )  # fmt: skip
         try:
-            response = await route.endpoint.handle(message, context)
+            response = sent_elsewhere(route, message) if core.leaving else None  # SV4
+            if response is None:
+                response = await route.endpoint.handle(message, context)
             if response is not None:
                 _answer(exchange, response)
         except Disconnect as error:

@@ -48,8 +48,9 @@ class KafkaSettings(Section):
     connection_inflight_bytes: Size = Size("64MiB")
     """Stop reading from a connection while its unanswered requests hold this much; one request always fits."""
 
-    connection_inflight_requests: Annotated[int, Field(ge=1, le=100_000)] = 128
-    """Stop reading from a connection while it has this many unanswered requests."""
+    connection_inflight_requests: Annotated[int, Field(ge=1, le=100_000)] = 4_096
+    """Stop reading from a connection while it has this many unanswered requests. Clients send one for each partition
+    and wait for all of them as long as the store takes: fewer make acknowledgements late."""
 
     process_inflight_bytes: Size = Size("512MiB")
     """Stop reading from all connections while requests and receive buffers hold this much."""
@@ -121,7 +122,7 @@ class Limits:
     first_request_bytes: int = 128 * KIB
     first_frame_bytes: int = 2 * MIB
     connection_inflight_bytes: int = 64 * MIB
-    connection_inflight_requests: int = 128
+    connection_inflight_requests: int = 4_096
     process_inflight_bytes: int = 512 * MIB
     unsent_bytes: int = 256 * MIB
     idle_timeout: timedelta = timedelta(minutes=10)
