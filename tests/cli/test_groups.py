@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from dray.cli.main import DRAY, run
-from dray.client.resetting import AtOffset, AtTime, BadTarget, Shifted, parse_target
+from dray.client.places import AtOffset, AtTime, BadTarget, Shifted, parse_target
 from dray.servers.kafka.codec import encode
 from dray.servers.kafka.messages.consumer_group_describe import (
     Assignment,

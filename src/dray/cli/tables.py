@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
@@ -21,7 +21,10 @@ TableOption: TypeAlias = Annotated[
     typer.Option("--format", help="Text for people; one JSON object, or tab-separated rows without a heading."),
 ]
 Cell: TypeAlias = str | int | None
-_ESCAPES = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"})
+_ESCAPES: Final = str.maketrans(
+    {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
+    | {ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r", ord("\\"): "\\\\"}
+)
 
 
 def show(
@@ -39,6 +42,12 @@ def show(
                 typer.echo(line)
 
 
+def facts(named: Mapping[str, Cell]) -> None:
+    """What stands above a table for people."""
+    for line in aligned([(f"{name}:", _plain(value)) for name, value in named.items()]):
+        typer.echo(line)
+
+
 def aligned(rows: Sequence[Sequence[Cell]]) -> list[str]:
     """Columns under each other; numbers end where their column ends."""
     cells = [[_plain(cell) for cell in row] for row in rows]
@@ -54,5 +63,8 @@ def aligned(rows: Sequence[Sequence[Cell]]) -> list[str]:
 
 
 def _plain(cell: Cell) -> str:
-    """One cell on one line: names of groups may hold anything."""
-    return "-" if cell is None or cell == "" else str(cell).translate(_ESCAPES)
+    """One cell on one line, whatever is in it: a terminal must not take a name for orders."""
+    if cell is None or cell == "":
+        return "-"
+    text = str(cell)
+    return text if text.isprintable() and "\\" not in text else text.translate(_ESCAPES)

@@ -22,8 +22,6 @@ class NotServed(Invalid):
 class LostAnswer(UnknownOutcome):
     """A change was sent and its answer never came."""
 
-    advice = "it may have happened: describe the group before you repeat it"
-
 
 class NoSuchGroup(NotFound):
     """The group has neither members nor offsets."""
@@ -37,6 +35,24 @@ class GroupInUse(Conflict):
     advice = "stop the members of the group first; `dray groups describe` shows them"
 
 
+class NoSuchTopic(NotFound):
+    """No topic of the cluster has this name."""
+
+    advice = "`dray topics list` shows the topics there are, `dray topics create` makes one"
+
+
+class NoSuchPartition(NotFound):
+    """The topic has fewer partitions."""
+
+    advice = "`dray topics describe` shows the partitions"
+
+
+class TopicThere(Conflict):
+    """The name is taken."""
+
+    advice = "choose another name, or add --if-not-exists"
+
+
 class SaidNo(Invalid):
     """The broker refused, and will refuse again."""
 
@@ -47,7 +63,8 @@ _KINDS: Final[dict[int, type[DrayError]]] = {
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: GroupInUse,
     ErrorCode.UNKNOWN_MEMBER_ID: GroupInUse,
     ErrorCode.REBALANCE_IN_PROGRESS: GroupInUse,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: NotFound,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: NoSuchTopic,
+    ErrorCode.TOPIC_ALREADY_EXISTS: TopicThere,
     ErrorCode.LEADER_NOT_AVAILABLE: Unavailable,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: Unavailable,
     ErrorCode.REQUEST_TIMED_OUT: UnknownOutcome,
@@ -58,13 +75,14 @@ _KINDS: Final[dict[int, type[DrayError]]] = {
 }
 
 
-def refusal(code: int, **facts: object) -> DrayError:
-    """What a code of a broker means to whoever asked."""
+def refusal(code: int, reason: str | None = None, /, **facts: object) -> DrayError:
+    """What a code of a broker means to whoever asked, and what it says beside."""
     name = ErrorCode(code).name if code in ErrorCode.__members__.values() else str(code)
-    return _KINDS.get(code, SaidNo)("the broker refused", code=name, **facts)
+    said = {"reason": repr(reason)} if reason else {}
+    return _KINDS.get(code, SaidNo)("the broker refused", code=name, **facts, **said)
 
 
-def check(code: int, **facts: object) -> None:
+def check(code: int, reason: str | None = None, /, **facts: object) -> None:
     """Raise what a code means, unless all is well."""
     if code != ErrorCode.NONE:
-        raise refusal(code, **facts)
+        raise refusal(code, reason, **facts)

@@ -1,14 +1,11 @@
 """Consumer groups: who reads what, how far behind, and moving them."""
 
-import asyncio
-import sys
-from collections.abc import Callable, Coroutine
-from typing import Annotated, Final, TypeAlias, TypeVar
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
-from dray.cli.options import default_of
-from dray.cli.tables import TableFormat, TableOption, aligned, show
+from dray.cli.asking._connecting import Bootstrap, DryRun, Profile, Yes, ask, confirm, given, tell_dry_run
+from dray.cli.tables import TableFormat, TableOption, facts, show
 from dray.client.cluster import Cluster
 from dray.client.groups import (
     GroupMember,
@@ -20,32 +17,17 @@ from dray.client.groups import (
     move_offsets,
     refuse_members,
 )
-from dray.client.resetting import FORMS, Move, parse_target, plan_moves
-from dray.errors import Invalid
-from dray.node.addresses import parse_host_port
+from dray.client.places import FORMS, parse_target
+from dray.client.resetting import Move, plan_moves
 
 app: Final = typer.Typer(no_args_is_help=True)
-T = TypeVar("T")
-
-Bootstrap: TypeAlias = Annotated[
-    str,
-    typer.Option("--bootstrap", "-b", metavar="HOST:PORT", envvar="DRAY_BOOTSTRAP", help="A broker of the cluster."),
-]
 GroupName: TypeAlias = Annotated[str, typer.Argument(metavar="GROUP", help="The name of the group.")]
-DryRun: TypeAlias = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
-Yes: TypeAlias = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
-_LOCAL: Final = default_of("kafka.listen")
-
-
-class NotConfirmed(Invalid):
-    """Nobody said that it should be done."""
-
-    advice = "look with --dry-run first; then add --yes"
 
 
 @app.command("list")
 def list_command(
-    bootstrap: Bootstrap = _LOCAL,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     state: Annotated[
         list[str] | None, typer.Option("--state", help="Only groups in this state: Stable, Empty, ...")
     ] = None,
@@ -55,22 +37,22 @@ def list_command(
     form: TableOption = TableFormat.TEXT,
 ) -> None:
     """The groups of the cluster."""
-    found = _ask(bootstrap, lambda cluster: list_groups(cluster, state or (), kind or ()))
+    found = ask(bootstrap, profile, lambda cluster: list_groups(cluster, state or (), kind or ()))
     groups = [{"group": one.group, "type": one.kind, "state": one.state, "protocol": one.protocol} for one in found]
     rows = [(one.group, one.kind, one.state, one.protocol) for one in found]
     show(form, {"groups": groups}, ("GROUP", "TYPE", "STATE", "PROTOCOL"), rows)
 
 
 @app.command("describe")
-def describe_command(group: GroupName, bootstrap: Bootstrap = _LOCAL, form: TableOption = TableFormat.TEXT) -> None:
+def describe_command(
+    group: GroupName, bootstrap: Bootstrap = None, profile: Profile = None, form: TableOption = TableFormat.TEXT
+) -> None:
     """State, members and lag of a group."""
-    view = _ask(bootstrap, lambda cluster: describe_group(cluster, group))
+    view = ask(bootstrap, profile, lambda cluster: describe_group(cluster, group))
     if form is TableFormat.TEXT:
         behind = [lag.records for lag in view.lags if lag.records is not None]
-        facts = {"group": view.group, "type": view.kind, "state": view.state, "assignor": view.assignor or None}
-        counts = {"members": len(view.members), "lag": sum(behind) if behind else None}
-        for line in aligned([(f"{name}:", value) for name, value in (facts | counts).items()]):
-            typer.echo(line)
+        told = {"group": view.group, "type": view.kind, "state": view.state, "assignor": view.assignor}
+        facts({**told, "members": len(view.members), "lag": sum(behind) if behind else None})
         idle = [member for member in view.members if not member.owns]
         for member in idle:
             typer.echo(f"  idle member {member.member} client={member.client} host={member.host}")
@@ -87,7 +69,8 @@ def describe_command(group: GroupName, bootstrap: Bootstrap = _LOCAL, form: Tabl
 def reset_command(
     group: GroupName,
     to: Annotated[str, typer.Option("--to", metavar="PLACE", help=f"Where to go: {FORMS}.")],
-    bootstrap: Bootstrap = _LOCAL,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     topic: Annotated[
         list[str] | None, typer.Option("--topic", help="Only this topic; by default all that the group has read.")
     ] = None,
@@ -96,7 +79,7 @@ def reset_command(
     form: TableOption = TableFormat.TEXT,
 ) -> None:
     """Move the offsets of a group that has no members."""
-    target = _given("--to", parse_target, to)
+    target = given("--to", parse_target, to)
 
     async def plan(cluster: Cluster) -> list[Move]:
         view = await describe_group(cluster, group)
@@ -106,10 +89,10 @@ def reset_command(
     async def carry_out(cluster: Cluster) -> None:
         await move_offsets(cluster, group, {move.place: move.after for move in moves})
 
-    moves = _ask(bootstrap, plan)
+    moves = ask(bootstrap, profile, plan)
     if not dry_run:
-        _confirm(group, yes, f"move {len(moves)} partitions of {group}")
-        _ask(bootstrap, carry_out)
+        confirm(group, yes, f"move {len(moves)} partitions of {group}")
+        ask(bootstrap, profile, carry_out)
     document = {
         "group": group,
         "dry_run": dry_run,
@@ -120,14 +103,14 @@ def reset_command(
     }
     rows = [(one.place.topic, one.place.partition, one.before, one.after) for one in moves]
     show(form, document, ("TOPIC", "PARTITION", "FROM", "TO"), rows)
-    if dry_run and form is TableFormat.TEXT:
-        typer.echo("nothing was changed")
+    tell_dry_run(dry_run, form)
 
 
 @app.command("delete")
 def delete_command(
     group: GroupName,
-    bootstrap: Bootstrap = _LOCAL,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     form: TableOption = TableFormat.TEXT,
@@ -139,43 +122,14 @@ def delete_command(
         refuse_members(view)
         return view
 
-    view = _ask(bootstrap, look)
+    view = ask(bootstrap, profile, look)
     offsets = sum(lag.committed is not None for lag in view.lags)
     if not dry_run:
-        _confirm(group, yes, f"delete {group} and {offsets} committed offsets")
-        _ask(bootstrap, lambda cluster: delete_group(cluster, group))
+        confirm(group, yes, f"delete {group} and {offsets} committed offsets")
+        ask(bootstrap, profile, lambda cluster: delete_group(cluster, group))
     document = {"group": group, "dry_run": dry_run, "offsets": offsets}
     show(form, document, ("GROUP", "OFFSETS"), [(group, offsets)])
-    if dry_run and form is TableFormat.TEXT:
-        typer.echo("nothing was changed")
-
-
-def _ask(bootstrap: str, question: Callable[[Cluster], Coroutine[object, object, T]]) -> T:
-    at = _given("--bootstrap", lambda text: parse_host_port(text, "--bootstrap"), bootstrap)
-
-    async def run() -> T:
-        async with Cluster(at.host, at.port) as cluster:
-            return await question(cluster)
-
-    return asyncio.run(run())
-
-
-def _given(option: str, parse: Callable[[str], T], text: str) -> T:
-    """What an option says; nonsense there is wrong usage, as Typer tells it."""
-    try:
-        return parse(text)
-    except Invalid as error:
-        raise typer.BadParameter(
-            error.message + (f": {error.advice}" if error.advice else ""), param_hint=option
-        ) from error
-
-
-def _confirm(group: str, yes: bool, what: str) -> None:
-    """The name again, typed by a person; a program says --yes."""
-    if yes:
-        return
-    if not sys.stdin.isatty() or typer.prompt(f"{what}? type the name of the group", err=True) != group:
-        raise NotConfirmed("this was not confirmed", would=what)
+    tell_dry_run(dry_run, form)
 
 
 def _row(lag: Lag, owner: GroupMember | None) -> tuple[str | int | None, ...]:
