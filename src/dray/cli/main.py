@@ -20,11 +20,12 @@ from types import ModuleType
 from typing import Annotated, Final
 
 import typer
+from typer._click.utils import PacifyFlushWrapper
 from typer.exceptions import TyperException
 
 from dray import __version__
 from dray.cli import asking, commands
-from dray.cli.output import FAILURE, OK, USAGE, refuse, report, wanted_format
+from dray.cli.output import FAILURE, OK, USAGE, nobody_reads, refuse, report, wanted_format
 from dray.errors import DrayError
 
 
@@ -47,15 +48,21 @@ DRAY: Final = Program(name="dray", package=asking, summary="Asks a running clust
 
 def main() -> None:
     """The entry point of `drayd`."""
-    _leave(run(sys.argv[1:]))
+    _leave(DRAYD)
 
 
 def main_asking() -> None:
     """The entry point of `dray`."""
-    _leave(run(sys.argv[1:], DRAY))
+    _leave(DRAY)
 
 
-def _leave(code: int) -> None:
+def _leave(program: Program) -> None:
+    try:
+        code = run(sys.argv[1:], program)
+        sys.stdout.flush()
+    except BrokenPipeError:  # an error, told to nobody
+        code = FAILURE
+        nobody_reads()
     if "obstore" in sys.modules:
         # Its threads may touch Python while the interpreter goes down, which aborts the process
         # now and then (obstore 0.12). Everything is closed by now: leave without taking it down.
@@ -83,6 +90,11 @@ def run(argv: Sequence[str], program: Program = DRAYD) -> int:
         then = "run it again when you are ready"
         refuse(form, ["stopped by the user"], kind="invalid", then=then, program=program.name)
         return FAILURE
+    except SystemExit:
+        # Typer leaves like this when nobody reads the answer any more (`| head`), which is no failure.
+        if isinstance(sys.stdout, PacifyFlushWrapper):
+            return OK
+        raise
     except Exception as error:
         if "--debug" in argv:
             traceback.print_exc()
@@ -107,7 +119,7 @@ def build(argv: Sequence[str], program: Program = DRAYD) -> typer.Typer:
     app.callback()(_root_of(program))
     for name in command_names(program):
         if not argv or name == called:
-            app.add_typer(_load(program, name), name=name, help=_summary(program, name))
+            _add(app, program, name)
         else:
             app.command(name, help=_summary(program, name))(_listed)
     return app
@@ -142,10 +154,14 @@ def _listed() -> None:
     """Stands for a command that was not called."""
 
 
-def _load(program: Program, name: str) -> typer.Typer:
-    app = importlib.import_module(f"{program.package.__name__}.{name}").app
-    assert isinstance(app, typer.Typer), f"{name} exports its command as `app`"
-    return app
+def _add(app: typer.Typer, program: Program, name: str) -> None:
+    """The real command: a function, or an application with commands of its own."""
+    module = importlib.import_module(f"{program.package.__name__}.{name}")
+    if hasattr(module, "command"):
+        app.command(name)(module.command)
+        return
+    assert isinstance(module.app, typer.Typer), f"{name} exports its command as `command` or `app`"
+    app.add_typer(module.app, name=name, help=_summary(program, name))
 
 
 def _summary(program: Program, name: str) -> str:

@@ -5,6 +5,8 @@ one JSON object on stdout, so that a program reads one place only.
 """
 
 import json
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Final
@@ -88,3 +90,10 @@ def refuse(
     for line in told:
         typer.echo(f"{program}: {line}", err=True)
     typer.echo(f"  next: {then}", err=True)
+
+
+def nobody_reads() -> None:
+    """What is still to be written goes nowhere: the end of the process must not fail on it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

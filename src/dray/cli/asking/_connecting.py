@@ -22,7 +22,7 @@ Bootstrap: TypeAlias = Annotated[
         "--bootstrap",
         "-b",
         metavar="HOST:PORT",
-        help="A broker of the cluster, or several with commas. [env: DRAY_BOOTSTRAP]",
+        help="A broker of the cluster, or several with commas; or DRAY_BOOTSTRAP.",
         show_default=LOCAL,
         rich_help_panel=_CONNECTION,
     ),
@@ -32,7 +32,7 @@ Profile: TypeAlias = Annotated[
     typer.Option(
         "--profile",
         metavar="NAME",
-        help="A cluster of your file: see `dray profiles`. [env: DRAY_PROFILE]",
+        help="A cluster of your file: see `dray profiles`; or DRAY_PROFILE.",
         rich_help_panel=_CONNECTION,
     ),
 ]

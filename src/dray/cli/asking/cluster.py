@@ -1,18 +1,13 @@
 """The cluster: its brokers, and who they are."""
 
-from typing import Final
-
 import typer
 
 from dray.cli.asking._connecting import Bootstrap, Profile, ask
 from dray.cli.tables import TableFormat, TableOption, facts, show
 from dray.client.cluster import Cluster
 
-app: Final = typer.Typer()
 
-
-@app.callback(invoke_without_command=True)
-def cluster_command(bootstrap: Bootstrap = None, profile: Profile = None, form: TableOption = TableFormat.TEXT) -> None:
+def command(bootstrap: Bootstrap = None, profile: Profile = None, form: TableOption = TableFormat.TEXT) -> None:
     """The brokers of the cluster."""
 
     async def look(cluster: Cluster) -> Cluster:

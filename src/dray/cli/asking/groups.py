@@ -4,6 +4,7 @@ from typing import Annotated, Final, TypeAlias
 
 import typer
 
+from dray.cli.asking._completing import groups_like
 from dray.cli.asking._connecting import Bootstrap, DryRun, Profile, Yes, ask, confirm, given, tell_dry_run
 from dray.cli.tables import TableFormat, TableOption, facts, show
 from dray.client.cluster import Cluster
@@ -21,7 +22,9 @@ from dray.client.places import FORMS, parse_target
 from dray.client.resetting import Move, plan_moves
 
 app: Final = typer.Typer(no_args_is_help=True)
-GroupName: TypeAlias = Annotated[str, typer.Argument(metavar="GROUP", help="The name of the group.")]
+GroupName: TypeAlias = Annotated[
+    str, typer.Argument(metavar="GROUP", help="The name of the group.", autocompletion=groups_like)
+]
 
 
 @app.command("list")

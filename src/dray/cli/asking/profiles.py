@@ -1,14 +1,4 @@
-"""Your clusters by name, and the one that is asked now.
-
-The file is ~/.config/dray/config.toml, or below $XDG_CONFIG_HOME:
-
-    profile = "local"
-
-    [profiles.local]
-    bootstrap = "127.0.0.1:9092"
-"""
-
-from typing import Final
+"""Your clusters by name, and the one that is asked now."""
 
 import typer
 
@@ -16,13 +6,13 @@ from dray.cli.asking._connecting import Bootstrap, Profile, selected
 from dray.cli.profiles import environment, profiles_file, read_profiles
 from dray.cli.tables import TableFormat, TableOption, facts, show
 
-app: Final = typer.Typer()
 
+def command(bootstrap: Bootstrap = None, profile: Profile = None, form: TableOption = TableFormat.TEXT) -> None:
+    """Your clusters by name, and the one that is asked now.
 
-@app.callback(invoke_without_command=True, help=__doc__)
-def profiles_command(
-    bootstrap: Bootstrap = None, profile: Profile = None, form: TableOption = TableFormat.TEXT
-) -> None:
+    The file is ~/.config/dray/config.toml, or below $XDG_CONFIG_HOME. It is TOML: a table `profiles.NAME` for each
+    cluster, with its `bootstrap`, and `profile`, the name of the one that is asked when nothing else is said.
+    """
     now = selected(bootstrap, profile)
     profiles = read_profiles(profiles_file(environment()))
     if form is TableFormat.TEXT:

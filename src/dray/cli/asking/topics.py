@@ -5,6 +5,7 @@ from typing import Annotated, Final, TypeAlias
 import typer
 
 from dray.cli.asking._altering import Deletes, Sets, alter
+from dray.cli.asking._completing import topics_like
 from dray.cli.asking._connecting import (
     Bootstrap,
     DryRun,
@@ -35,7 +36,9 @@ from dray.client.topics import (
 
 app: Final = typer.Typer(no_args_is_help=True)
 
-TopicName: TypeAlias = Annotated[str, typer.Argument(metavar="TOPIC", help="The name of the topic.")]
+TopicName: TypeAlias = Annotated[
+    str, typer.Argument(metavar="TOPIC", help="The name of the topic.", autocompletion=topics_like)
+]
 
 
 @app.command("list")
