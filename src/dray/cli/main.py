@@ -20,7 +20,6 @@ from types import ModuleType
 from typing import Annotated, Final
 
 import typer
-from typer._click.utils import PacifyFlushWrapper
 from typer.exceptions import TyperException
 
 from dray import __version__
@@ -90,9 +89,9 @@ def run(argv: Sequence[str], program: Program = DRAYD) -> int:
         then = "run it again when you are ready"
         refuse(form, ["stopped by the user"], kind="invalid", then=then, program=program.name)
         return FAILURE
-    except SystemExit:
-        # Typer leaves like this when nobody reads the answer any more (`| head`), which is no failure.
-        if isinstance(sys.stdout, PacifyFlushWrapper):
+    except SystemExit as end:
+        # Typer and Rich leave with 1 when nobody reads what they say (`| head`), which is no failure.
+        if end.code == FAILURE:
             return OK
         raise
     except Exception as error:

@@ -107,7 +107,7 @@ class RecordWriter:
         self.tally = Tally()
 
     def write(self, number: int, record: Outgoing) -> None:
-        """Take one record; waits while too much is on its way."""
+        """Take one record; waits while too much is on its way. What became of it is told by `poll`."""
         while True:
             try:
                 self._producer.produce(
@@ -125,7 +125,6 @@ class RecordWriter:
             except KafkaException as error:
                 self._count(number, error.args[0])
                 break
-        self.poll()
 
     def poll(self) -> None:
         """Hear what became of records; waits for nothing."""

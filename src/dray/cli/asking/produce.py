@@ -4,7 +4,6 @@ import os
 import select
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -154,16 +153,19 @@ def _parser(source: InputForm, lines: LineForm, base: Outgoing, *, repartition: 
 
     def from_text(piece: bytes) -> Outgoing:
         key, value = read_line(piece, lines)
-        return replace(base, key=key if base.key is None else base.key, value=value)
+        return Outgoing(
+            key=key if base.key is None else base.key, value=value, headers=base.headers, partition=base.partition
+        )
 
     def from_json(piece: bytes) -> Outgoing:
         told = read_json(piece, lines.encoding)
         own = None if repartition else told.partition
-        return replace(
-            told,
+        return Outgoing(
             key=told.key if base.key is None else base.key,
+            value=told.value,
             headers=told.headers + base.headers,
             partition=own if base.partition is None else base.partition,
+            timestamp_ms=told.timestamp_ms,
         )
 
     return from_text if source is InputForm.TEXT else from_json
