@@ -139,9 +139,10 @@ class ReadEmitter(Emitter):
         version = "version: int, " if switched else ""
         self.depth = 0
         with self.block(f"def {name}({version}frame: memoryview, pos: int) -> tuple[{cls}, int, int]:"):
-            self.line(f"left = {self.name('ELEMENTS')}")
+            most = self.name("ANSWER_ELEMENTS" if cls.endswith("Response") else "ELEMENTS")
+            self.line(f"left = {most}")
             call = self.read_struct(self.body.struct, "")
-            self.line(f"return {call}, pos, ELEMENTS - left")
+            self.line(f"return {call}, pos, {most} - left")
         return self.lines
 
     def read_struct(self, struct: Struct, scope: str) -> str:

@@ -112,7 +112,9 @@ class Scripted:
             case 10:
                 return FindCoordinatorResponse(host="127.0.0.1", port=self.port)
             case 3:
-                return self._metadata([topic.name for topic in request.topics or ()])
+                return self._metadata(
+                    [*self.topics] if request.topics is None else [one.name for one in request.topics]
+                )
             case 2:
                 return self._offsets(request)
         return None

@@ -3,7 +3,7 @@
 import socket
 
 from dray.client.record import Outgoing
-from dray.client.writing import FAILURES_KEPT, Failure, RecordWriter, Tally
+from dray.client.writing import FAILURES_KEPT, RecordFailure, RecordWriter, Tally
 
 
 def written(address: str, timeout_s: float, *values: bytes) -> RecordWriter:
@@ -46,6 +46,6 @@ def test_the_tally_keeps_ends_and_the_first_failures():
         tally.accept(0, offset)
     tally.accept(4, 1)
     for number in range(100):
-        tally.refuse(Failure(record=number, code="C", reason="r"))
+        tally.refuse(RecordFailure(record=number, code="C", reason="r"))
     assert (tally.partitions[0].records, tally.partitions[0].first, tally.partitions[0].last) == (3, 3, 9)
     assert (tally.stored, tally.failed, len(tally.failures)) == (4, 100, FAILURES_KEPT)

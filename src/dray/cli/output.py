@@ -53,17 +53,17 @@ def wanted_format(argv: Sequence[str]) -> Format:
 
 def report(form: Format, error: DrayError, program: str = "drayd") -> int:
     """Tell an error and what to do next; returns the exit code."""
-    from dray.config import BadConfig  # here, so that `drayd --version` does not wait for Pydantic
+    if "dray.config" in sys.modules:  # who raises its error has loaded it; others do not wait for Pydantic
+        from dray.config import BadConfig
 
-    if isinstance(error, BadConfig):
-        told = [str(problem) for problem in error.problems]
-        problems = [
-            {"key": problem.key, "message": problem.message, "origin": problem.origin} for problem in error.problems
-        ]
-        refuse(
-            form, told, kind="invalid", then="mend this, then run `drayd config check`", details={"problems": problems}
-        )
-        return USAGE
+        if isinstance(error, BadConfig):
+            told = [str(problem) for problem in error.problems]
+            problems = [
+                {"key": problem.key, "message": problem.message, "origin": problem.origin} for problem in error.problems
+            ]
+            then = "mend this, then run `drayd config check`"
+            refuse(form, told, kind="invalid", then=then, details={"problems": problems})
+            return USAGE
     refuse(form, [str(error)], kind=error.kind.name.lower(), then=next_step(error), program=program)
     return FAILURE
 

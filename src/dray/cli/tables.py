@@ -44,7 +44,7 @@ def show(
 
 def facts(named: Mapping[str, Cell]) -> None:
     """What stands above a table for people."""
-    for line in aligned([(f"{name}:", _plain(value)) for name, value in named.items()]):
+    for line in aligned([(f"{name}:", None if value is None else str(value)) for name, value in named.items()]):
         typer.echo(line)
 
 

@@ -10,7 +10,11 @@ from dray.client.errors import check
 from dray.client.link import BrokerLink
 from dray.errors import Invalid
 from dray.servers.kafka.messages.describe_configs import SCHEMA as DESCRIBE_CONFIGS
-from dray.servers.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from dray.servers.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResult,
+)
 from dray.servers.kafka.messages.incremental_alter_configs import SCHEMA as INCREMENTAL_ALTER_CONFIGS
 from dray.servers.kafka.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -63,7 +67,7 @@ class ConfigRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigChange:
+class ConfigEdit:
     """A config gets a value, or goes back to what it inherits."""
 
     name: str
@@ -77,6 +81,7 @@ async def describe_configs(cluster: Cluster, owner: ConfigOwner, name: str) -> l
     answer = await connection.ask(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource]), most=4)
     found: list[ConfigRow] = []
     for result in answer.results:
+        assert isinstance(result, DescribeConfigsResult)  # bytes are for sending alone
         check(result.error_code, result.error_message, **{owner.value: name})
         found += [
             ConfigRow(
@@ -92,7 +97,7 @@ async def describe_configs(cluster: Cluster, owner: ConfigOwner, name: str) -> l
 
 
 async def alter_configs(
-    cluster: Cluster, owner: ConfigOwner, name: str, changes: Sequence[ConfigChange], *, only_check: bool = False
+    cluster: Cluster, owner: ConfigOwner, name: str, changes: Sequence[ConfigEdit], *, only_check: bool = False
 ) -> None:
     """Change some configs; the others stay as they are.
 

@@ -35,13 +35,13 @@ class GroupInUse(Conflict):
     advice = "stop the members of the group first; `dray groups describe` shows them"
 
 
-class NoSuchTopic(NotFound):
+class TopicNotThere(NotFound):
     """No topic of the cluster has this name."""
 
     advice = "`dray topics list` shows the topics there are, `dray topics create` makes one"
 
 
-class NoSuchPartition(NotFound):
+class PartitionNotThere(NotFound):
     """The topic has fewer partitions."""
 
     advice = "`dray topics describe` shows the partitions"
@@ -63,7 +63,7 @@ _KINDS: Final[dict[int, type[DrayError]]] = {
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: GroupInUse,
     ErrorCode.UNKNOWN_MEMBER_ID: GroupInUse,
     ErrorCode.REBALANCE_IN_PROGRESS: GroupInUse,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: NoSuchTopic,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: TopicNotThere,
     ErrorCode.TOPIC_ALREADY_EXISTS: TopicThere,
     ErrorCode.LEADER_NOT_AVAILABLE: Unavailable,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: Unavailable,

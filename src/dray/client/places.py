@@ -40,18 +40,18 @@ class Shifted:
     by: int
 
 
-Target: TypeAlias = AtTime | AtOffset | Shifted
+WantedPlace: TypeAlias = AtTime | AtOffset | Shifted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class Extent:
     """What a partition holds: offsets from `start` on, before `end`."""
 
     start: int
     end: int
 
 
-def parse_target(text: str) -> Target:
+def parse_target(text: str) -> WantedPlace:
     """What was asked for.
 
     Raises:
@@ -78,18 +78,18 @@ def parse_target(text: str) -> Target:
 
 async def what_they_hold(
     cluster: Cluster, places: Iterable[TopicPartition], *, committed: bool = False
-) -> dict[TopicPartition, Held]:
+) -> dict[TopicPartition, Extent]:
     """The ends of partitions; `committed`: only what no open transaction may take back."""
     wanted = list(places)
     starts = await cluster.offsets_at(dict.fromkeys(wanted, EARLIEST))
     ends = await cluster.offsets_at(dict.fromkeys(wanted, LATEST), committed=committed)
-    return {place: Held(start=starts[place], end=ends[place]) for place in wanted}
+    return {place: Extent(start=starts[place], end=ends[place]) for place in wanted}
 
 
 async def find(
     cluster: Cluster,
-    held: Mapping[TopicPartition, Held],
-    target: Target,
+    held: Mapping[TopicPartition, Extent],
+    target: WantedPlace,
     here: Mapping[TopicPartition, int] | None = None,
 ) -> dict[TopicPartition, int]:
     """The offset of a place in each partition; what lies outside a partition is moved to its nearer end.

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Assigned
 
 from dray.client.cluster import TopicPartition
-from dray.client.errors import NoSuchTopic, SaidNo
+from dray.client.errors import SaidNo, TopicNotThere
 from dray.client.library import Options, settings, silent
 from dray.client.record import Incoming
 from dray.errors import Unavailable
@@ -61,7 +61,7 @@ class RecordReader:
         """The next records; none after a short wait.
 
         Raises:
-            NoSuchTopic: it is gone.
+            TopicNotThere: it is gone.
             SaidNo: the broker refuses.
             Unavailable: nothing came for too long, unless one follows.
         """
@@ -183,5 +183,5 @@ def _record(message: Message) -> Incoming:
 
 def _refusal(error: KafkaError, topic: str | None) -> Exception:
     if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
-        return NoSuchTopic("the topic is gone", topic=topic)
+        return TopicNotThere("the topic is gone", topic=topic)
     return SaidNo("reading failed", code=error.name(), reason=repr(error.str()))

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dray.client.cluster import Cluster, TopicPartition
-from dray.client.errors import NoSuchTopic
+from dray.client.errors import TopicNotThere
 from dray.client.groups import GroupView
-from dray.client.places import Shifted, Target, find, what_they_hold
+from dray.client.places import Shifted, WantedPlace, find, what_they_hold
 from dray.errors import NotFound
 
 
@@ -19,7 +19,7 @@ class Move:
     after: int
 
 
-async def plan_moves(cluster: Cluster, view: GroupView, target: Target, topics: Sequence[str]) -> list[Move]:
+async def plan_moves(cluster: Cluster, view: GroupView, target: WantedPlace, topics: Sequence[str]) -> list[Move]:
     """Where each partition would go: of the topics that are named, or of all that the group has committed.
 
     Raises:
@@ -28,7 +28,7 @@ async def plan_moves(cluster: Cluster, view: GroupView, target: Target, topics: 
     before = {lag.place: lag.committed for lag in view.lags if lag.committed is not None}
     there = await cluster.partitions(topics or {place.topic for place in before})
     if missing := sorted(set(topics) - there.keys()):
-        raise NoSuchTopic("there is no such topic", topic=missing[0])
+        raise TopicNotThere("there is no such topic", topic=missing[0])
     if topics:
         places = [TopicPartition(topic, number) for topic in sorted(there) for number in there[topic]]
     else:

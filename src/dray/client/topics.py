@@ -9,8 +9,8 @@ from typing import Final
 
 from dray.client.cluster import PAUSE_S, TRIES, Cluster, TopicPartition
 from dray.client.configs import ConfigOwner, ConfigRow, describe_configs
-from dray.client.errors import NoSuchPartition, NoSuchTopic, NotServed, TopicThere, check
-from dray.client.places import Held, what_they_hold
+from dray.client.errors import NotServed, PartitionNotThere, TopicNotThere, TopicThere, check
+from dray.client.places import Extent, what_they_hold
 from dray.errors import Unavailable
 from dray.servers.kafka.codec import ZERO_UUID
 from dray.servers.kafka.messages.create_partitions import SCHEMA as CREATE_PARTITIONS
@@ -52,7 +52,7 @@ class PartitionView:
     leader: int | None
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
-    held: Held | None
+    held: Extent | None
     """None: it has no leader, so nobody can tell."""
 
 
@@ -98,7 +98,7 @@ async def describe_topic(cluster: Cluster, name: str) -> TopicDescription:
     """Partitions, configs and what is held.
 
     Raises:
-        NoSuchTopic: there is none.
+        TopicNotThere: there is none.
     """
     topic = await _topic(cluster, name)
     rows = sorted(topic.partitions, key=lambda one: one.partition_index)
@@ -171,7 +171,7 @@ async def delete_topic(cluster: Cluster, name: str) -> None:
     """Drop a topic with its records, and wait until no broker knows it.
 
     Raises:
-        NoSuchTopic: there is none.
+        TopicNotThere: there is none.
         LostAnswer: it may have happened.
     """
     connection = await cluster.admin()
@@ -188,7 +188,7 @@ async def count_partitions(cluster: Cluster, name: str) -> int:
     """How many partitions a topic has.
 
     Raises:
-        NoSuchTopic: there is none.
+        TopicNotThere: there is none.
     """
     return len((await _topic(cluster, name)).partitions)
 
@@ -212,12 +212,12 @@ async def places_of(cluster: Cluster, name: str, partitions: Sequence[int] = ())
     """The partitions of a topic: all, or those that are named.
 
     Raises:
-        NoSuchTopic: there is no such topic.
-        NoSuchPartition: it has no such partition.
+        TopicNotThere: there is no such topic.
+        PartitionNotThere: it has no such partition.
     """
     there = sorted(one.partition_index for one in (await _topic(cluster, name)).partitions)
     if missing := sorted(set(partitions) - set(there)):
-        raise NoSuchPartition("the topic has no such partition", topic=name, partition=missing[0])
+        raise PartitionNotThere("the topic has no such partition", topic=name, partition=missing[0])
     return [TopicPartition(name, number) for number in there if not partitions or number in partitions]
 
 
@@ -248,7 +248,7 @@ async def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int])
 async def _topic(cluster: Cluster, name: str) -> MetadataResponseTopic:
     found = (await cluster.topics([name])).get(name)
     if found is None:
-        raise NoSuchTopic("there is no such topic", topic=name)
+        raise TopicNotThere("there is no such topic", topic=name)
     return found
 
 

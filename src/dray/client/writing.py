@@ -37,7 +37,7 @@ _MAYBE: Final = frozenset(
 
 
 @dataclass(slots=True, kw_only=True)
-class Stored:
+class StoredRange:
     """What one partition took."""
 
     records: int
@@ -46,7 +46,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class RecordFailure:
     """Why one record was not stored, or may not have been."""
 
     record: int
@@ -61,15 +61,15 @@ class Tally:
     stored: int = 0
     failed: int = 0
     unknown: int = 0
-    partitions: dict[int, Stored] = field(default_factory=dict)
-    failures: list[Failure] = field(default_factory=list)
+    partitions: dict[int, StoredRange] = field(default_factory=dict)
+    failures: list[RecordFailure] = field(default_factory=list)
     """The first few."""
 
     @property
     def good(self) -> bool:
         return not self.failed and not self.unknown
 
-    def refuse(self, failure: Failure, *, maybe: bool = False) -> None:
+    def refuse(self, failure: RecordFailure, *, maybe: bool = False) -> None:
         """Count a record that was not stored, or `maybe` was."""
         if maybe:
             self.unknown += 1
@@ -83,7 +83,7 @@ class Tally:
         self.stored += 1
         told = self.partitions.get(partition)
         if told is None:
-            self.partitions[partition] = Stored(records=1, first=offset, last=offset)
+            self.partitions[partition] = StoredRange(records=1, first=offset, last=offset)
         else:
             told.records += 1
             told.first, told.last = min(told.first, offset), max(told.last, offset)
@@ -147,5 +147,5 @@ class RecordWriter:
         self.tally.accept(-1 if partition is None else partition, -1 if offset is None else offset)
 
     def _count(self, number: int, error: KafkaError) -> None:
-        failure = Failure(record=number, code=error.name(), reason=error.str())
+        failure = RecordFailure(record=number, code=error.name(), reason=error.str())
         self.tally.refuse(failure, maybe=error.code() in _MAYBE)

@@ -8,12 +8,12 @@ import typer
 from dray.cli.asking._connecting import ask, pairs, tell_dry_run
 from dray.cli.tables import TableFormat, show
 from dray.client.cluster import Cluster
-from dray.client.configs import ConfigChange, ConfigOwner, alter_configs, describe_configs
+from dray.client.configs import ConfigEdit, ConfigOwner, alter_configs, describe_configs
 
-Sets: TypeAlias = Annotated[
+SetOptions: TypeAlias = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Give a config a value; as often as needed.")
 ]
-Deletes: TypeAlias = Annotated[
+DeleteOptions: TypeAlias = Annotated[
     list[str] | None, typer.Option("--delete", metavar="KEY", help="Let a config be what it is by default.")
 ]
 
@@ -33,8 +33,8 @@ def alter(
     changed = pairs("--set", sets)
     if twice := sorted(changed.keys() & set(deletes or ())):
         raise typer.BadParameter(f"{twice[0]} is set and deleted at once", param_hint="--delete")
-    changes = [ConfigChange(name=key, value=value) for key, value in changed.items()]
-    changes += [ConfigChange(name=key, value=None) for key in deletes or ()]
+    changes = [ConfigEdit(name=key, value=value) for key, value in changed.items()]
+    changes += [ConfigEdit(name=key, value=None) for key in deletes or ()]
     if not changes:
         raise typer.BadParameter("say what to change: --set KEY=VALUE or --delete KEY", param_hint="--set")
 

@@ -4,21 +4,23 @@ from typing import Annotated, Final, TypeAlias
 
 import typer
 
-from dray.cli.asking._altering import Deletes, Sets, alter
+from dray.cli.asking._altering import DeleteOptions, SetOptions, alter
 from dray.cli.asking._connecting import Bootstrap, DryRun, Profile, ask
 from dray.cli.tables import TableFormat, TableOption, show
 from dray.client.configs import ConfigOwner, describe_configs
 
 app: Final = typer.Typer(no_args_is_help=True)
 
-Owner: TypeAlias = Annotated[ConfigOwner, typer.Argument(metavar="KIND", help="What has them: topic, broker or group.")]
-Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="Which one; a broker by its number.")]
+OwnerKind: TypeAlias = Annotated[
+    ConfigOwner, typer.Argument(metavar="KIND", help="What has them: topic, broker or group.")
+]
+OwnerName: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="Which one; a broker by its number.")]
 
 
 @app.command("describe")
 def describe_command(
-    owner: Owner,
-    name: Name,
+    owner: OwnerKind,
+    name: OwnerName,
     own: Annotated[bool, typer.Option("--own", help="Only what was set for this one; no defaults.")] = False,
     bootstrap: Bootstrap = None,
     profile: Profile = None,
@@ -46,10 +48,10 @@ def describe_command(
 
 @app.command("alter")
 def alter_command(
-    owner: Owner,
-    name: Name,
-    sets: Sets = None,
-    deletes: Deletes = None,
+    owner: OwnerKind,
+    name: OwnerName,
+    sets: SetOptions = None,
+    deletes: DeleteOptions = None,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = None,
     profile: Profile = None,

@@ -16,7 +16,7 @@ from dray.cli.record_forms import Encoding, LineForm, unescape, write_json, writ
 from dray.cli.tables import TableFormat, TableOption
 from dray.client.cluster import EARLIEST, LATEST, Cluster, TopicPartition
 from dray.client.library import library
-from dray.client.places import FORMS, AtTime, Target, find, parse_target, what_they_hold
+from dray.client.places import FORMS, AtTime, WantedPlace, find, parse_target, what_they_hold
 from dray.client.record import Incoming
 from dray.client.topics import places_of
 
@@ -105,7 +105,7 @@ def command(
 
 
 def _check(
-    target: Target, end: Target | None, *, follow: bool, group: str | None, partitions: Sequence[int] | None
+    target: WantedPlace, end: WantedPlace | None, *, follow: bool, group: str | None, partitions: Sequence[int] | None
 ) -> None:
     """What does not go together."""
     if target == AtTime(LATEST) and not follow:

@@ -178,7 +178,7 @@ def _write_all(
     go_on: Callable[[], bool],
 ) -> int:
     """Hand over every record of the input; returns how many were taken."""
-    from dray.client.writing import Failure
+    from dray.client.writing import RecordFailure
 
     number = 0
     try:
@@ -189,10 +189,10 @@ def _write_all(
             try:
                 writer.write(number, parse(piece))
             except BadRecord as error:
-                writer.tally.refuse(Failure(record=number, code="BAD_RECORD", reason=str(error)))
+                writer.tally.refuse(RecordFailure(record=number, code="BAD_RECORD", reason=str(error)))
     except BadRecord as error:  # of the input itself: where the next record begins is not known
         number += 1
-        writer.tally.refuse(Failure(record=number, code="BAD_RECORD", reason=str(error)))
+        writer.tally.refuse(RecordFailure(record=number, code="BAD_RECORD", reason=str(error)))
     return number
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Final, TypeAlias
 
 import typer
 
-from dray.cli.asking._altering import Deletes, Sets, alter
+from dray.cli.asking._altering import DeleteOptions, SetOptions, alter
 from dray.cli.asking._completing import topics_like
 from dray.cli.asking._connecting import (
     Bootstrap,
@@ -20,7 +20,7 @@ from dray.cli.asking._connecting import (
 from dray.cli.tables import TableFormat, TableOption, facts, show
 from dray.client.cluster import Cluster, TopicPartition
 from dray.client.configs import ConfigOwner
-from dray.client.places import FORMS, Held, find, parse_target, what_they_hold
+from dray.client.places import FORMS, Extent, find, parse_target, what_they_hold
 from dray.client.topics import (
     BROKERS_DEFAULT,
     TopicDescription,
@@ -145,8 +145,8 @@ def create_command(
 @app.command("alter")
 def alter_command(
     topic: TopicName,
-    sets: Sets = None,
-    deletes: Deletes = None,
+    sets: SetOptions = None,
+    deletes: DeleteOptions = None,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = None,
     profile: Profile = None,
@@ -202,7 +202,7 @@ def trim_command(
     """Delete the oldest records of a topic."""
     target = given("--before", parse_target, before)
 
-    async def plan(cluster: Cluster) -> list[tuple[TopicPartition, Held, int]]:
+    async def plan(cluster: Cluster) -> list[tuple[TopicPartition, Extent, int]]:
         held = await what_they_hold(cluster, await places_of(cluster, topic, partitions or ()))
         found = await find(cluster, held, target)
         return [(place, held[place], found[place]) for place in sorted(found)]

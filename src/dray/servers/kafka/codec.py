@@ -7,7 +7,8 @@ declared a number: lists grow by append, and only over bytes that arrived.
 
 Invariants
     KP1  A declared length or count never exceeds the bytes that are left in
-         the frame, nor ELEMENTS in one message.
+         the frame, nor ELEMENTS in one message (in an answer, which clients
+         alone read, ANSWER_ELEMENTS).
     KP2  Reading raises `Malformed` and nothing else (through `decode`).
     KP3  Unknown tagged fields are skipped, at most TAGS in a section and
          TAG_BYTES in one of them.
@@ -31,6 +32,8 @@ ELEMENTS: Final = 21_000
 
 Enough for 10,000 partitions of as many topics; more would hold the loop.
 """
+ANSWER_ELEMENTS: Final = 1_000_000
+"""The same for answers: a client may ask for all topics of a large cluster, and has no loop that others wait for."""
 TAGS: Final = 64
 TAG_BYTES: Final = 64 * 1024
 ZERO_UUID: Final = bytes(16)
@@ -161,7 +164,7 @@ def _overrun(size: int, left: int) -> Malformed:
 
 
 def crowded() -> Malformed:
-    return Malformed("too many array elements in one message: split the request", limit=ELEMENTS)
+    return Malformed("too many array elements in one message: split the request")
 
 
 def _span(size: int, start: int, frame: memoryview) -> int:

@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -165,7 +166,7 @@ def _write_request(version: int, m: AlterConfigsRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[AlterConfigsResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     throttle_time_ms, = _get_i(frame, pos)
     pos += 4
     if version >= 2:
@@ -198,7 +199,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[AlterConf
     responses = list_1
     if version >= 2:
         pos = skip_tags(frame, pos)
-    return AlterConfigsResponse(throttle_time_ms, responses), pos, ELEMENTS - left
+    return AlterConfigsResponse(throttle_time_ms, responses), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: AlterConfigsResponse) -> list[Buffer]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -114,7 +115,7 @@ def _write_request(version: int, m: ApiVersionsRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[ApiVersionsResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     error_code, = _get_h(frame, pos)
     pos += 2
     if version >= 3:
@@ -193,7 +194,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[ApiVersio
                     check_tag(pos, end_2)
                 else:
                     pos = skip_tag(pos, end_2)
-    return ApiVersionsResponse(error_code, api_keys, throttle_time_ms, supported_features, finalized_features_epoch, finalized_features, zk_migration_ready), pos, ELEMENTS - left
+    return ApiVersionsResponse(error_code, api_keys, throttle_time_ms, supported_features, finalized_features_epoch, finalized_features, zk_migration_ready), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: ApiVersionsResponse) -> list[Buffer]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -125,7 +126,7 @@ def _write_request(version: int, m: ConsumerGroupDescribeRequest) -> list[Buffer
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[ConsumerGroupDescribeResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     throttle_time_ms, = _get_i(frame, pos)
     pos += 4
     count_1, pos = get_compact_count(frame, pos, 20)
@@ -226,7 +227,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[ConsumerG
         list_1.append(DescribedGroup(error_code_1, error_message_1, group_id_1, group_state_1, group_epoch_1, assignment_epoch_1, assignor_name_1, members_1, authorized_operations_1))
     groups = list_1
     pos = skip_tags(frame, pos)
-    return ConsumerGroupDescribeResponse(throttle_time_ms, groups), pos, ELEMENTS - left
+    return ConsumerGroupDescribeResponse(throttle_time_ms, groups), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: ConsumerGroupDescribeResponse) -> list[Buffer]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -154,7 +155,7 @@ def _write_request(version: int, m: ConsumerGroupHeartbeatRequest) -> list[Buffe
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[ConsumerGroupHeartbeatResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     throttle_time_ms, error_code = _get_ih(frame, pos)
     pos += 6
     error_message, pos = get_compact_nullable_string(frame, pos)
@@ -186,7 +187,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[ConsumerG
         pos = skip_tags(frame, pos)
         assignment = Assignment(topic_partitions_1)
     pos = skip_tags(frame, pos)
-    return ConsumerGroupHeartbeatResponse(throttle_time_ms, error_code, error_message, member_id, member_epoch, heartbeat_interval_ms, assignment), pos, ELEMENTS - left
+    return ConsumerGroupHeartbeatResponse(throttle_time_ms, error_code, error_message, member_id, member_epoch, heartbeat_interval_ms, assignment), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: ConsumerGroupHeartbeatResponse) -> list[Buffer]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -164,7 +165,7 @@ def _write_request(version: int, m: CreatePartitionsRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[CreatePartitionsResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     throttle_time_ms, = _get_i(frame, pos)
     pos += 4
     if version >= 2:
@@ -195,7 +196,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[CreatePar
     results = list_1
     if version >= 2:
         pos = skip_tags(frame, pos)
-    return CreatePartitionsResponse(throttle_time_ms, results), pos, ELEMENTS - left
+    return CreatePartitionsResponse(throttle_time_ms, results), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: CreatePartitionsResponse) -> list[Buffer]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -238,7 +239,7 @@ def _write_request(version: int, m: CreateTopicsRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[CreateTopicsResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     throttle_time_ms, = _get_i(frame, pos)
     pos += 4
     if version >= 5:
@@ -325,7 +326,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[CreateTop
     topics = list_1
     if version >= 5:
         pos = skip_tags(frame, pos)
-    return CreateTopicsResponse(throttle_time_ms, topics), pos, ELEMENTS - left
+    return CreateTopicsResponse(throttle_time_ms, topics), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: CreateTopicsResponse) -> list[Buffer]:

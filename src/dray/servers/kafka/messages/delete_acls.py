@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -156,7 +157,7 @@ def _write_request(version: int, m: DeleteAclsRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[DeleteAclsResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     throttle_time_ms, = _get_i(frame, pos)
     pos += 4
     if version >= 2:
@@ -224,7 +225,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[DeleteAcl
     filter_results = list_1
     if version >= 2:
         pos = skip_tags(frame, pos)
-    return DeleteAclsResponse(throttle_time_ms, filter_results), pos, ELEMENTS - left
+    return DeleteAclsResponse(throttle_time_ms, filter_results), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: DeleteAclsResponse) -> list[Buffer]:

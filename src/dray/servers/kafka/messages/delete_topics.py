@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -149,7 +150,7 @@ def _write_request(version: int, m: DeleteTopicsRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[DeleteTopicsResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     throttle_time_ms, = _get_i(frame, pos)
     pos += 4
     if version >= 4:
@@ -187,7 +188,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[DeleteTop
     responses = list_1
     if version >= 4:
         pos = skip_tags(frame, pos)
-    return DeleteTopicsResponse(throttle_time_ms, responses), pos, ELEMENTS - left
+    return DeleteTopicsResponse(throttle_time_ms, responses), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: DeleteTopicsResponse) -> list[Buffer]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -126,7 +127,7 @@ def _write_request(version: int, m: DescribeAclsRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[DescribeAclsResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     throttle_time_ms, error_code = _get_ih(frame, pos)
     pos += 6
     error_message: str | None
@@ -185,7 +186,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[DescribeA
     resources = list_1
     if version >= 2:
         pos = skip_tags(frame, pos)
-    return DescribeAclsResponse(throttle_time_ms, error_code, error_message, resources), pos, ELEMENTS - left
+    return DescribeAclsResponse(throttle_time_ms, error_code, error_message, resources), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: DescribeAclsResponse) -> list[Buffer]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -96,7 +97,7 @@ def _write_request(version: int, m: DescribeClusterRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[DescribeClusterResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     throttle_time_ms, error_code = _get_ih(frame, pos)
     pos += 6
     error_message, pos = get_compact_nullable_string(frame, pos)
@@ -132,7 +133,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[DescribeC
     cluster_authorized_operations, = _get_i(frame, pos)
     pos += 4
     pos = skip_tags(frame, pos)
-    return DescribeClusterResponse(throttle_time_ms, error_code, error_message, endpoint_type, cluster_id, controller_id, brokers, cluster_authorized_operations), pos, ELEMENTS - left
+    return DescribeClusterResponse(throttle_time_ms, error_code, error_message, endpoint_type, cluster_id, controller_id, brokers, cluster_authorized_operations), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: DescribeClusterResponse) -> list[Buffer]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -182,7 +183,7 @@ def _write_request(version: int, m: DescribeConfigsRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[DescribeConfigsResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     throttle_time_ms, = _get_i(frame, pos)
     pos += 4
     if version >= 4:
@@ -279,7 +280,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[DescribeC
     results = list_1
     if version >= 4:
         pos = skip_tags(frame, pos)
-    return DescribeConfigsResponse(throttle_time_ms, results), pos, ELEMENTS - left
+    return DescribeConfigsResponse(throttle_time_ms, results), pos, ANSWER_ELEMENTS - left
 
 
 def write_describe_configs_result(version: int, m: DescribeConfigsResult) -> bytes:

@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -126,7 +127,7 @@ def _write_request(version: int, m: DescribeGroupsRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[DescribeGroupsResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     if version >= 1:
         throttle_time_ms, = _get_i(frame, pos)
         pos += 4
@@ -226,7 +227,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[DescribeG
     groups = list_1
     if version >= 5:
         pos = skip_tags(frame, pos)
-    return DescribeGroupsResponse(throttle_time_ms, groups), pos, ELEMENTS - left
+    return DescribeGroupsResponse(throttle_time_ms, groups), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: DescribeGroupsResponse) -> list[Buffer]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -148,7 +149,7 @@ def _write_request(version: int, m: DescribeLogDirsRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[DescribeLogDirsResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     throttle_time_ms, = _get_i(frame, pos)
     pos += 4
     if version >= 3:
@@ -225,7 +226,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[DescribeL
     results = list_1
     if version >= 2:
         pos = skip_tags(frame, pos)
-    return DescribeLogDirsResponse(throttle_time_ms, error_code, results), pos, ELEMENTS - left
+    return DescribeLogDirsResponse(throttle_time_ms, error_code, results), pos, ANSWER_ELEMENTS - left
 
 
 def write_describe_log_dirs_topic(version: int, m: DescribeLogDirsTopic) -> bytes:

@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -110,7 +111,7 @@ def _write_request(version: int, m: DescribeProducersRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[DescribeProducersResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     throttle_time_ms, = _get_i(frame, pos)
     pos += 4
     count_1, pos = get_compact_count(frame, pos, 3)
@@ -150,7 +151,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[DescribeP
         list_1.append(TopicResponse(name_1, partitions_1))
     topics = list_1
     pos = skip_tags(frame, pos)
-    return DescribeProducersResponse(throttle_time_ms, topics), pos, ELEMENTS - left
+    return DescribeProducersResponse(throttle_time_ms, topics), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: DescribeProducersResponse) -> list[Buffer]:

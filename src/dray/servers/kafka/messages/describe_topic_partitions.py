@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -133,7 +134,7 @@ def _write_request(version: int, m: DescribeTopicPartitionsRequest) -> list[Buff
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[DescribeTopicPartitionsResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     throttle_time_ms, = _get_i(frame, pos)
     pos += 4
     count_1, pos = get_compact_count(frame, pos, 26)
@@ -211,7 +212,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[DescribeT
         pos = skip_tags(frame, pos)
         next_cursor = Cursor(topic_name_8, partition_index_8)
     pos = skip_tags(frame, pos)
-    return DescribeTopicPartitionsResponse(throttle_time_ms, topics, next_cursor), pos, ELEMENTS - left
+    return DescribeTopicPartitionsResponse(throttle_time_ms, topics, next_cursor), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: DescribeTopicPartitionsResponse) -> list[Buffer]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -1030,7 +1031,7 @@ def _write_request_v18(m: FetchRequest) -> list[Buffer]:
 
 
 def _read_response_v4(frame: memoryview, pos: int) -> tuple[FetchResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     throttle_time_ms, = _get_i(frame, pos)
     pos += 4
     count_1, pos = get_count(frame, pos, 6)
@@ -1068,11 +1069,11 @@ def _read_response_v4(frame: memoryview, pos: int) -> tuple[FetchResponse, int, 
         partitions_1 = list_2
         list_1.append(FetchableTopicResponse(topic_1, ZERO_UUID, partitions_1))
     responses = list_1
-    return FetchResponse(throttle_time_ms, 0, 0, responses, ()), pos, ELEMENTS - left
+    return FetchResponse(throttle_time_ms, 0, 0, responses, ()), pos, ANSWER_ELEMENTS - left
 
 
 def _read_response_v5(frame: memoryview, pos: int) -> tuple[FetchResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     throttle_time_ms, = _get_i(frame, pos)
     pos += 4
     count_1, pos = get_count(frame, pos, 6)
@@ -1110,11 +1111,11 @@ def _read_response_v5(frame: memoryview, pos: int) -> tuple[FetchResponse, int, 
         partitions_1 = list_2
         list_1.append(FetchableTopicResponse(topic_1, ZERO_UUID, partitions_1))
     responses = list_1
-    return FetchResponse(throttle_time_ms, 0, 0, responses, ()), pos, ELEMENTS - left
+    return FetchResponse(throttle_time_ms, 0, 0, responses, ()), pos, ANSWER_ELEMENTS - left
 
 
 def _read_response_v7(frame: memoryview, pos: int) -> tuple[FetchResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     throttle_time_ms, error_code, session_id = _get_ihi(frame, pos)
     pos += 10
     count_1, pos = get_count(frame, pos, 6)
@@ -1152,11 +1153,11 @@ def _read_response_v7(frame: memoryview, pos: int) -> tuple[FetchResponse, int, 
         partitions_1 = list_2
         list_1.append(FetchableTopicResponse(topic_1, ZERO_UUID, partitions_1))
     responses = list_1
-    return FetchResponse(throttle_time_ms, error_code, session_id, responses, ()), pos, ELEMENTS - left
+    return FetchResponse(throttle_time_ms, error_code, session_id, responses, ()), pos, ANSWER_ELEMENTS - left
 
 
 def _read_response_v11(frame: memoryview, pos: int) -> tuple[FetchResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     throttle_time_ms, error_code, session_id = _get_ihi(frame, pos)
     pos += 10
     count_1, pos = get_count(frame, pos, 6)
@@ -1196,11 +1197,11 @@ def _read_response_v11(frame: memoryview, pos: int) -> tuple[FetchResponse, int,
         partitions_1 = list_2
         list_1.append(FetchableTopicResponse(topic_1, ZERO_UUID, partitions_1))
     responses = list_1
-    return FetchResponse(throttle_time_ms, error_code, session_id, responses, ()), pos, ELEMENTS - left
+    return FetchResponse(throttle_time_ms, error_code, session_id, responses, ()), pos, ANSWER_ELEMENTS - left
 
 
 def _read_response_v12(frame: memoryview, pos: int) -> tuple[FetchResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     throttle_time_ms, error_code, session_id = _get_ihi(frame, pos)
     pos += 10
     count_1, pos = get_compact_count(frame, pos, 3)
@@ -1275,11 +1276,11 @@ def _read_response_v12(frame: memoryview, pos: int) -> tuple[FetchResponse, int,
         list_1.append(FetchableTopicResponse(topic_1, ZERO_UUID, partitions_1))
     responses = list_1
     pos = skip_tags(frame, pos)
-    return FetchResponse(throttle_time_ms, error_code, session_id, responses, ()), pos, ELEMENTS - left
+    return FetchResponse(throttle_time_ms, error_code, session_id, responses, ()), pos, ANSWER_ELEMENTS - left
 
 
 def _read_response_v13(frame: memoryview, pos: int) -> tuple[FetchResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     throttle_time_ms, error_code, session_id = _get_ihi(frame, pos)
     pos += 10
     count_1, pos = get_compact_count(frame, pos, 18)
@@ -1355,11 +1356,11 @@ def _read_response_v13(frame: memoryview, pos: int) -> tuple[FetchResponse, int,
         list_1.append(FetchableTopicResponse("", topic_id_1, partitions_1))
     responses = list_1
     pos = skip_tags(frame, pos)
-    return FetchResponse(throttle_time_ms, error_code, session_id, responses, ()), pos, ELEMENTS - left
+    return FetchResponse(throttle_time_ms, error_code, session_id, responses, ()), pos, ANSWER_ELEMENTS - left
 
 
 def _read_response_v16(frame: memoryview, pos: int) -> tuple[FetchResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     throttle_time_ms, error_code, session_id = _get_ihi(frame, pos)
     pos += 10
     count_1, pos = get_compact_count(frame, pos, 18)
@@ -1462,7 +1463,7 @@ def _read_response_v16(frame: memoryview, pos: int) -> tuple[FetchResponse, int,
                 check_tag(pos, end_8)
             else:
                 pos = skip_tag(pos, end_8)
-    return FetchResponse(throttle_time_ms, error_code, session_id, responses, node_endpoints), pos, ELEMENTS - left
+    return FetchResponse(throttle_time_ms, error_code, session_id, responses, node_endpoints), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response_v4(m: FetchResponse) -> list[Buffer]:

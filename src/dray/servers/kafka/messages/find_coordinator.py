@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -127,7 +128,7 @@ def _write_request(version: int, m: FindCoordinatorRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[FindCoordinatorResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     if version >= 1:
         throttle_time_ms, = _get_i(frame, pos)
         pos += 4
@@ -206,7 +207,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[FindCoord
     coordinators = list_1
     if version >= 3:
         pos = skip_tags(frame, pos)
-    return FindCoordinatorResponse(throttle_time_ms, error_code, error_message, node_id, host, port, coordinators), pos, ELEMENTS - left
+    return FindCoordinatorResponse(throttle_time_ms, error_code, error_message, node_id, host, port, coordinators), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: FindCoordinatorResponse) -> list[Buffer]:

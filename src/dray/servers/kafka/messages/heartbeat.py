@@ -9,6 +9,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -94,7 +95,7 @@ def _write_request(version: int, m: HeartbeatRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[HeartbeatResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     if version >= 1:
         throttle_time_ms, = _get_i(frame, pos)
         pos += 4
@@ -104,7 +105,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[Heartbeat
     pos += 2
     if version >= 4:
         pos = skip_tags(frame, pos)
-    return HeartbeatResponse(throttle_time_ms, error_code), pos, ELEMENTS - left
+    return HeartbeatResponse(throttle_time_ms, error_code), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: HeartbeatResponse) -> list[Buffer]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -169,7 +170,7 @@ def _write_request(version: int, m: IncrementalAlterConfigsRequest) -> list[Buff
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[IncrementalAlterConfigsResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     throttle_time_ms, = _get_i(frame, pos)
     pos += 4
     if version >= 1:
@@ -202,7 +203,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[Increment
     responses = list_1
     if version >= 1:
         pos = skip_tags(frame, pos)
-    return IncrementalAlterConfigsResponse(throttle_time_ms, responses), pos, ELEMENTS - left
+    return IncrementalAlterConfigsResponse(throttle_time_ms, responses), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: IncrementalAlterConfigsResponse) -> list[Buffer]:

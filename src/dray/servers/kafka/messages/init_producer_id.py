@@ -9,6 +9,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -83,12 +84,12 @@ def _write_request(version: int, m: InitProducerIdRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[InitProducerIdResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     throttle_time_ms, error_code, producer_id, producer_epoch = _get_ihqh(frame, pos)
     pos += 16
     if version >= 2:
         pos = skip_tags(frame, pos)
-    return InitProducerIdResponse(throttle_time_ms, error_code, producer_id, producer_epoch), pos, ELEMENTS - left
+    return InitProducerIdResponse(throttle_time_ms, error_code, producer_id, producer_epoch), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: InitProducerIdResponse) -> list[Buffer]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -192,7 +193,7 @@ def _write_request(version: int, m: JoinGroupRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[JoinGroupResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     if version >= 2:
         throttle_time_ms, = _get_i(frame, pos)
         pos += 4
@@ -260,7 +261,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[JoinGroup
     members = list_1
     if version >= 6:
         pos = skip_tags(frame, pos)
-    return JoinGroupResponse(throttle_time_ms, error_code, generation_id, protocol_type, protocol_name, leader, skip_assignment, member_id, members), pos, ELEMENTS - left
+    return JoinGroupResponse(throttle_time_ms, error_code, generation_id, protocol_type, protocol_name, leader, skip_assignment, member_id, members), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: JoinGroupResponse) -> list[Buffer]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -151,7 +152,7 @@ def _write_request(version: int, m: LeaveGroupRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[LeaveGroupResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     if version >= 1:
         throttle_time_ms, = _get_i(frame, pos)
         pos += 4
@@ -196,7 +197,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[LeaveGrou
     members = list_1
     if version >= 4:
         pos = skip_tags(frame, pos)
-    return LeaveGroupResponse(throttle_time_ms, error_code, members), pos, ELEMENTS - left
+    return LeaveGroupResponse(throttle_time_ms, error_code, members), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: LeaveGroupResponse) -> list[Buffer]:

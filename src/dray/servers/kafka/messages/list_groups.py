@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -114,7 +115,7 @@ def _write_request(version: int, m: ListGroupsRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[ListGroupsResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     if version >= 1:
         throttle_time_ms, = _get_i(frame, pos)
         pos += 4
@@ -158,7 +159,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[ListGroup
     groups = list_1
     if version >= 3:
         pos = skip_tags(frame, pos)
-    return ListGroupsResponse(throttle_time_ms, error_code, groups), pos, ELEMENTS - left
+    return ListGroupsResponse(throttle_time_ms, error_code, groups), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: ListGroupsResponse) -> list[Buffer]:

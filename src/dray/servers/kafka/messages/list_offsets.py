@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -175,7 +176,7 @@ def _write_request(version: int, m: ListOffsetsRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[ListOffsetsResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     if version >= 2:
         throttle_time_ms, = _get_i(frame, pos)
         pos += 4
@@ -223,7 +224,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[ListOffse
     topics = list_1
     if version >= 6:
         pos = skip_tags(frame, pos)
-    return ListOffsetsResponse(throttle_time_ms, topics), pos, ELEMENTS - left
+    return ListOffsetsResponse(throttle_time_ms, topics), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: ListOffsetsResponse) -> list[Buffer]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -191,7 +192,7 @@ def _write_request(version: int, m: MetadataRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[MetadataResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     if version >= 3:
         throttle_time_ms, = _get_i(frame, pos)
         pos += 4
@@ -344,7 +345,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[MetadataR
         error_code = 0
     if version >= 9:
         pos = skip_tags(frame, pos)
-    return MetadataResponse(throttle_time_ms, brokers, cluster_id, controller_id, topics, cluster_authorized_operations, error_code), pos, ELEMENTS - left
+    return MetadataResponse(throttle_time_ms, brokers, cluster_id, controller_id, topics, cluster_authorized_operations, error_code), pos, ANSWER_ELEMENTS - left
 
 
 def write_metadata_response_topic(version: int, m: MetadataResponseTopic) -> bytes:

@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -226,7 +227,7 @@ def _write_request(version: int, m: OffsetCommitRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[OffsetCommitResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     if version >= 3:
         throttle_time_ms, = _get_i(frame, pos)
         pos += 4
@@ -276,7 +277,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[OffsetCom
     topics = list_1
     if version >= 8:
         pos = skip_tags(frame, pos)
-    return OffsetCommitResponse(throttle_time_ms, topics), pos, ELEMENTS - left
+    return OffsetCommitResponse(throttle_time_ms, topics), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: OffsetCommitResponse) -> list[Buffer]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -105,7 +106,7 @@ def _write_request(version: int, m: OffsetDeleteRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[OffsetDeleteResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     error_code, throttle_time_ms = _get_hi(frame, pos)
     pos += 6
     count_1, pos = get_count(frame, pos, 6)
@@ -129,7 +130,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[OffsetDel
         partitions_1 = list_2
         list_1.append(OffsetDeleteResponseTopic(name_1, partitions_1))
     topics = list_1
-    return OffsetDeleteResponse(error_code, throttle_time_ms, topics), pos, ELEMENTS - left
+    return OffsetDeleteResponse(error_code, throttle_time_ms, topics), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: OffsetDeleteResponse) -> list[Buffer]:

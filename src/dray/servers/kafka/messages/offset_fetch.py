@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -306,7 +307,7 @@ def _write_request(version: int, m: OffsetFetchRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[OffsetFetchResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     if version >= 3:
         throttle_time_ms, = _get_i(frame, pos)
         pos += 4
@@ -466,7 +467,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[OffsetFet
     groups = list_3
     if version >= 6:
         pos = skip_tags(frame, pos)
-    return OffsetFetchResponse(throttle_time_ms, topics, error_code, groups), pos, ELEMENTS - left
+    return OffsetFetchResponse(throttle_time_ms, topics, error_code, groups), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: OffsetFetchResponse) -> list[Buffer]:

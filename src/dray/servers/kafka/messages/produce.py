@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -290,7 +291,7 @@ def _write_request_v13(m: ProduceRequest) -> list[Buffer]:
 
 
 def _read_response_v3(frame: memoryview, pos: int) -> tuple[ProduceResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     count_1, pos = get_count(frame, pos, 6)
     left -= count_1
     if left < 0:
@@ -314,11 +315,11 @@ def _read_response_v3(frame: memoryview, pos: int) -> tuple[ProduceResponse, int
     responses = list_1
     throttle_time_ms, = _get_i(frame, pos)
     pos += 4
-    return ProduceResponse(responses, throttle_time_ms, ()), pos, ELEMENTS - left
+    return ProduceResponse(responses, throttle_time_ms, ()), pos, ANSWER_ELEMENTS - left
 
 
 def _read_response_v5(frame: memoryview, pos: int) -> tuple[ProduceResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     count_1, pos = get_count(frame, pos, 6)
     left -= count_1
     if left < 0:
@@ -342,11 +343,11 @@ def _read_response_v5(frame: memoryview, pos: int) -> tuple[ProduceResponse, int
     responses = list_1
     throttle_time_ms, = _get_i(frame, pos)
     pos += 4
-    return ProduceResponse(responses, throttle_time_ms, ()), pos, ELEMENTS - left
+    return ProduceResponse(responses, throttle_time_ms, ()), pos, ANSWER_ELEMENTS - left
 
 
 def _read_response_v8(frame: memoryview, pos: int) -> tuple[ProduceResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     count_1, pos = get_count(frame, pos, 6)
     left -= count_1
     if left < 0:
@@ -383,11 +384,11 @@ def _read_response_v8(frame: memoryview, pos: int) -> tuple[ProduceResponse, int
     responses = list_1
     throttle_time_ms, = _get_i(frame, pos)
     pos += 4
-    return ProduceResponse(responses, throttle_time_ms, ()), pos, ELEMENTS - left
+    return ProduceResponse(responses, throttle_time_ms, ()), pos, ANSWER_ELEMENTS - left
 
 
 def _read_response_v9(frame: memoryview, pos: int) -> tuple[ProduceResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     count_1, pos = get_compact_count(frame, pos, 3)
     left -= count_1
     if left < 0:
@@ -428,11 +429,11 @@ def _read_response_v9(frame: memoryview, pos: int) -> tuple[ProduceResponse, int
     throttle_time_ms, = _get_i(frame, pos)
     pos += 4
     pos = skip_tags(frame, pos)
-    return ProduceResponse(responses, throttle_time_ms, ()), pos, ELEMENTS - left
+    return ProduceResponse(responses, throttle_time_ms, ()), pos, ANSWER_ELEMENTS - left
 
 
 def _read_response_v10(frame: memoryview, pos: int) -> tuple[ProduceResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     count_1, pos = get_compact_count(frame, pos, 3)
     left -= count_1
     if left < 0:
@@ -515,11 +516,11 @@ def _read_response_v10(frame: memoryview, pos: int) -> tuple[ProduceResponse, in
                 check_tag(pos, end_6)
             else:
                 pos = skip_tag(pos, end_6)
-    return ProduceResponse(responses, throttle_time_ms, node_endpoints), pos, ELEMENTS - left
+    return ProduceResponse(responses, throttle_time_ms, node_endpoints), pos, ANSWER_ELEMENTS - left
 
 
 def _read_response_v13(frame: memoryview, pos: int) -> tuple[ProduceResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     count_1, pos = get_compact_count(frame, pos, 18)
     left -= count_1
     if left < 0:
@@ -603,7 +604,7 @@ def _read_response_v13(frame: memoryview, pos: int) -> tuple[ProduceResponse, in
                 check_tag(pos, end_6)
             else:
                 pos = skip_tag(pos, end_6)
-    return ProduceResponse(responses, throttle_time_ms, node_endpoints), pos, ELEMENTS - left
+    return ProduceResponse(responses, throttle_time_ms, node_endpoints), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response_v3(m: ProduceResponse) -> list[Buffer]:

@@ -9,6 +9,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -70,7 +71,7 @@ def _write_request(version: int, m: SaslAuthenticateRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[SaslAuthenticateResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     error_code, = _get_h(frame, pos)
     pos += 2
     error_message: str | None
@@ -90,7 +91,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[SaslAuthe
         session_lifetime_ms = 0
     if version >= 2:
         pos = skip_tags(frame, pos)
-    return SaslAuthenticateResponse(error_code, error_message, auth_bytes, session_lifetime_ms), pos, ELEMENTS - left
+    return SaslAuthenticateResponse(error_code, error_message, auth_bytes, session_lifetime_ms), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: SaslAuthenticateResponse) -> list[Buffer]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -51,7 +52,7 @@ def _write_request(version: int, m: SaslHandshakeRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[SaslHandshakeResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     error_code, = _get_h(frame, pos)
     pos += 2
     count_1, pos = get_count(frame, pos, 2)
@@ -64,7 +65,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[SaslHands
         item_1, pos = get_string(frame, pos)
         list_1.append(item_1)
     mechanisms = list_1
-    return SaslHandshakeResponse(error_code, mechanisms), pos, ELEMENTS - left
+    return SaslHandshakeResponse(error_code, mechanisms), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: SaslHandshakeResponse) -> list[Buffer]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from dray.buffers import Buffer
 from dray.servers.kafka.codec import (
+    ANSWER_ELEMENTS,
     Codec,
     ELEMENTS,
     Message,
@@ -168,7 +169,7 @@ def _write_request(version: int, m: SyncGroupRequest) -> list[Buffer]:
 
 
 def _read_response(version: int, frame: memoryview, pos: int) -> tuple[SyncGroupResponse, int, int]:
-    left = ELEMENTS
+    left = ANSWER_ELEMENTS
     if version >= 1:
         throttle_time_ms, = _get_i(frame, pos)
         pos += 4
@@ -193,7 +194,7 @@ def _read_response(version: int, frame: memoryview, pos: int) -> tuple[SyncGroup
         assignment, pos = get_bytes(frame, pos)
     if version >= 4:
         pos = skip_tags(frame, pos)
-    return SyncGroupResponse(throttle_time_ms, error_code, protocol_type, protocol_name, assignment), pos, ELEMENTS - left
+    return SyncGroupResponse(throttle_time_ms, error_code, protocol_type, protocol_name, assignment), pos, ANSWER_ELEMENTS - left
 
 
 def _write_response(version: int, m: SyncGroupResponse) -> list[Buffer]:
