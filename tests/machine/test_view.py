@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.errors import Invalid
@@ -42,7 +42,6 @@ def shapes_of(key: str) -> list[Shape]:
     return [shape for shape in SHAPES if shape.parse(key) is not None]
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)  # the table of all characters is made once
 @given(KEYS)
 def test_builders_and_parsers_are_inverse(wanted):
     """M9, R-054, E-3"""
@@ -53,7 +52,6 @@ def test_builders_and_parsers_are_inverse(wanted):
     assert shapes_of(key) == [shape], "no key is of two kinds"
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="/%0123456789abcdefstreams-hwm.~ü", max_size=60))
 def test_a_key_that_parses_is_the_key_that_is_built(tail):
     """M9"""
