@@ -1,4 +1,7 @@
-"""A domain for tests: a log with a genesis, replicas on it, and a log that misbehaves on demand."""
+"""A domain for tests: a log with a genesis, replicas on it, and a log that misbehaves on demand.
+
+Replicas alone, without the services that stand on them: who tests those takes `tests.plane` and `run_services`.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

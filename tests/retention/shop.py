@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from dray.clock import ManualClock
@@ -15,6 +15,8 @@ from dray.machine.names import StreamId, wal_id
 from dray.machine.sessions import KeepAlive, SessionKind
 from dray.machine.stream import Stream
 from dray.machine.topics import Topic
+from dray.node.plane import Plane
+from dray.node.services import BrokerServices, ServiceSettings, build_services, run_services
 from dray.objects.memory import MemoryObjects
 from dray.objects.paths import WAL_PREFIX, WalName
 from dray.objects.port import Objects
@@ -24,7 +26,8 @@ from dray.replica.session import Identity
 from dray.replica.writer import Timing
 from dray.retention.service import RetentionService
 from dray.retention.settings import RetentionSettings
-from dray.topics.service import NewTopic, TopicService
+from dray.topics.service import NewTopic
+from tests.plane import plane_of
 
 NOW = 1_700_000_000_000
 SECOND = 1_000
@@ -61,7 +64,16 @@ class Cluster:
                 domain: await stack.enter_async_context(self.replica(log, name, **options).running())
                 for domain, log in self.logs.items()
             }
-            yield Broker(self, Domains(replicas), name)
+            plane = self.plane(Domains(replicas), name)
+            services = await stack.enter_async_context(run_services(plane, ServiceSettings(upkeep=False)))
+            yield Broker(self, services, name)
+
+    def plane(
+        self, domains: Domains, name: str, store: Objects | None = None, clock: ManualClock | None = None
+    ) -> Plane:
+        """What a broker stands on; one that starts again draws other ids."""
+        entropy = SeededEntropy(f"{name} {self.entries()} services")
+        return replace(plane_of(domains, store or self.store, clock or self.clock, name), entropy=entropy)
 
     def replica(self, log: MemoryLog, name: str, *, timing: Timing = QUIET, **who) -> Replica:
         identity = Identity(
@@ -89,23 +101,21 @@ class Broker:
     """One process."""
 
     cluster: Cluster
-    domains: Domains
+    services: BrokerServices
     name: str
 
     def __post_init__(self) -> None:
+        self.domains = self.services.plane.domains
+        self.topics = self.services.topics
         self.catalog = self.domains.catalog
         self.machine = self.domains.catalog.machine
-        self.topics = TopicService(
-            domains=self.domains,
-            entropy=SeededEntropy(f"{self.name} {self.cluster.entries()} topics"),
-            clock=self.cluster.clock,
-        )
 
-    def retention(self, store: Objects | None = None, **settings) -> RetentionService:
-        return RetentionService(
-            domains=self.domains, store=store or self.cluster.store, clock=self.cluster.clock,
-            settings=RetentionSettings(**settings),
-        )  # fmt: skip
+    def retention(self, store: Objects | None = None, clock: ManualClock | None = None, **settings) -> RetentionService:
+        """This broker's; or one like it on another store or clock, or with other settings."""
+        if store is None and clock is None and not settings:
+            return self.services.retention
+        plane = self.cluster.plane(self.domains, self.name, store, clock)
+        return build_services(plane, ServiceSettings(retention=RetentionSettings(**settings))).retention
 
     async def topic(self, name: str = "orders", partitions: int = 1, **configs: str) -> Topic:
         given = {key.replace("_", "."): value for key, value in configs.items()}

@@ -66,7 +66,7 @@ class BrokerServices:
 async def run_services(plane: Plane, settings: ServiceSettings) -> AsyncIterator[BrokerServices]:
     """Serve for as long as the block runs; whoever still waits at its end is told so."""
     async with AsyncExitStack() as stack:
-        services = _build(plane, settings)
+        services = build_services(plane, settings)
         await stack.enter_async_context(services.produce.running())
         stack.push_async_callback(services.fetch.close)
         if settings.upkeep:
@@ -79,7 +79,8 @@ async def run_services(plane: Plane, settings: ServiceSettings) -> AsyncIterator
         yield services
 
 
-def _build(plane: Plane, settings: ServiceSettings) -> BrokerServices:
+def build_services(plane: Plane, settings: ServiceSettings) -> BrokerServices:
+    """The services at rest: none takes requests that wait, or looks for work, before it runs."""
     domains, objects, clock, watch = plane.domains, plane.objects, plane.clock, plane.watch
     cache = ObjectCache(int(settings.fetch.cache_bytes))
     topics = TopicService(domains=domains, entropy=plane.entropy, clock=clock)

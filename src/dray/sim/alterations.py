@@ -1,11 +1,11 @@
 """Configs of a topic that several admins alter at once, and whether retention follows.
 
-Each alteration counts one up from the revision that its admin had read, and
-changes what is kept. The count stands in a config that has no effect.
+Each alteration adds a mark of its own to a list that has no effect, and says
+how much is kept and for how long: all of it or nothing, as with Kafka.
 
-Checked: alterations that were acknowledged are all there, and each that is
-there was sent, whole: none overwrites one that it had not seen. After heal
-retention does what the newest configs say, and nothing else.
+Checked: the marks of alterations that were acknowledged are all there, none
+twice, and none that nobody sent; what is kept is what the last of them said.
+After heal retention does what the newest configs say, and nothing else.
 """
 
 import asyncio
@@ -14,16 +14,17 @@ from typing import Final
 
 from dray.errors import DrayError
 from dray.machine.stream import Stream
-from dray.machine.topics import AlterTopic, Topic, TopicAltered
+from dray.machine.topics import Topic
 from dray.sim.brokers import TOPIC, Broker, Cluster, surely_not
 from dray.sim.workload import Workload
+from dray.topics.altering import ConfigChange, Wish
 
-COUNT: Final = "flush.messages"
+MARKS: Final = "leader.replication.throttled.replicas"
 BYTES: Final = "retention.bytes"
 MILLIS: Final = "retention.ms"
 FOR_EVER: Final = "-1"
 FEW_BYTES: Final = 150
-_CHOICES: Final = (FOR_EVER, "300", "600", "1200")
+_SIZES: Final = (FOR_EVER, "300", "600", "1200")
 _AGES: Final = (FOR_EVER, "8000", "30000")
 _SETTLE_SECONDS: Final = 15.0
 """In which what was proposed by older configs has come to its end, and each broker has looked again."""
@@ -37,84 +38,81 @@ class Alterations:
         self._workload = workload
         self._cluster: Cluster = workload.cluster
         self._world = workload.world
-        self._acked = 0
-        self._unknown = 0
-        self._sent: set[tuple[tuple[str, str], ...]] = set()
+        self._sent: dict[str, dict[str, str]] = {}
+        """By its mark: what an alteration said."""
+        self._acked: list[str] = []
+        self._refused: list[str] = []
 
     async def work(self, dice: Random) -> None:
         """Alter until the work is over; others do the same."""
         while self._workload.history.working:
             await asyncio.sleep(dice.random() * 3)
-            await self._alter({BYTES: dice.choice(_CHOICES), MILLIS: dice.choice(_AGES)})
+            await self._alter({BYTES: dice.choice(_SIZES), MILLIS: dice.choice(_AGES)})
 
     async def _alter(self, configs: dict[str, str]) -> bool:
         """One try; whether it was acknowledged."""
+        mark = f"{len(self._sent)}:0"
+        self._sent[mark] = configs
+        wishes = [Wish(name=MARKS, change=ConfigChange.APPEND, value=mark)]
+        wishes += [Wish(name=name, change=ConfigChange.SET, value=value) for name, value in configs.items()]
 
-        async def alter(broker: Broker) -> bool:
-            topic = await broker.services.topics.find(TOPIC)
-            wanted = {**configs, COUNT: str(_count(topic) + 1)}
-            self._sent.add(tuple(sorted(wanted.items())))
-            command = AlterTopic(topic_id=topic.id, set=wanted, expected_revision=topic.revision)
-            (verdict,) = await broker.replica.propose(command)
-            return isinstance(verdict, TopicAltered)
+        async def alter(broker: Broker) -> None:
+            await broker.services.topics.alter(await broker.services.topics.find(TOPIC), wishes)
 
         try:
-            altered = await self._cluster.ask(alter)
+            await self._cluster.ask(alter)
         except DrayError as error:
-            self._unknown += not surely_not(error)
+            if surely_not(error):
+                self._refused.append(mark)
             return False
-        self._acked += altered
-        return altered
+        self._acked.append(mark)
+        return True
 
     def check(self) -> None:
-        """None is lost, and none is there in part."""
-        topic = self._topic()
-        count, world = _count(topic), self._world
-        world.check(
-            self._acked <= count <= self._acked + self._unknown, "an alteration of a topic is lost, or there twice",
-            found=count, acked=self._acked, unknown=self._unknown,
-        )  # fmt: skip
-        found = tuple(sorted((key, topic.configs[key]) for key in (BYTES, MILLIS, COUNT) if key in topic.configs))
-        world.check(not found or found in self._sent, "configs that nobody asked for together", configs=found)
+        """None is lost, none is there in part, and none that was surely not taken."""
+        topic, check = self._topic(), self._world.check
+        marks = topic.configs.get(MARKS, "").split(",") if MARKS in topic.configs else []
+        there = set(marks)
+        check(there.issuperset(self._acked), "an alteration is lost", lost=sorted(set(self._acked) - there))
+        check(there.isdisjoint(self._refused), "an alteration that was surely not taken is there")
+        check(len(marks) == len(there) and there <= set(self._sent), "an alteration is there twice", marks=marks)
+        if marks:
+            found = {name: topic.configs.get(name) for name in (BYTES, MILLIS)}
+            check(found == self._sent[marks[-1]], "an alteration is there in part", found=found, last=marks[-1])
 
     async def check_retention(self) -> None:
         """After heal and after `check`: what the newest configs keep is kept, and what they do not is not."""
-        world = self._world
         await self._insist({BYTES: FOR_EVER, MILLIS: FOR_EVER})
         await asyncio.sleep(_SETTLE_SECONDS)
         before = self._starts()
         await asyncio.sleep(_SETTLE_SECONDS)
-        world.check(self._starts() == before, "records go that the configs keep", before=before, after=self._starts())
+        after = self._starts()
+        self._world.check(after == before, "records go that the configs keep", before=before, after=after)
         await self._insist({BYTES: str(FEW_BYTES), MILLIS: FOR_EVER})
-        await world.within(_FOLLOW_SECONDS, self._few_left(), "what the configs do not keep goes")
+        await self._world.within(_FOLLOW_SECONDS, self._few_left(), "what the configs do not keep goes")
 
     async def _insist(self, configs: dict[str, str]) -> None:
         while not await self._alter(configs):  # noqa: ASYNC110
             await asyncio.sleep(0.5)
 
     async def _few_left(self) -> None:
-        while not all(self._is_cut(number) for number in range(len(self._topic().streams))):  # noqa: ASYNC110
+        while not all(self._is_cut(stream) for stream in self._streams()):  # noqa: ASYNC110
             await asyncio.sleep(1)
 
-    def _is_cut(self, partition: int) -> bool:
+    @staticmethod
+    def _is_cut(stream: Stream) -> bool:
         """Whether without its oldest row a stream would be smaller than it may be."""
-        index = self._stream(partition).index
+        index = stream.index
         return not len(index) or index.size - index.row(0).cumulative_size < FEW_BYTES
 
     def _starts(self) -> list[int]:
-        return [self._stream(number).start for number in range(len(self._topic().streams))]
+        return [stream.start for stream in self._streams()]
 
-    def _stream(self, partition: int) -> Stream:
-        number = self._topic().streams[partition]
-        found = self._cluster.truth_of(number).streams.find(number)
-        assert found is not None, "nobody deletes this topic"
-        return found
+    def _streams(self) -> list[Stream]:
+        found = [self._cluster.truth_of(number).streams.find(number) for number in self._topic().streams]
+        return [stream for stream in found if stream is not None]
 
     def _topic(self) -> Topic:
         topic = self._cluster.truth.machine.topics.named(TOPIC)
         assert topic is not None, "nobody deletes this topic"
         return topic
-
-
-def _count(topic: Topic) -> int:
-    return int(topic.configs.get(COUNT, "0"))
