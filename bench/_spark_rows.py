@@ -66,7 +66,7 @@ async def fill(root: Path, rows: int) -> None:
                     *(Append(wal_id=name, size=1 << 18, created_ms=now, zone="", packed=packed) for name in names)
                 )
             store = FileCheckpoints(directory.checkpoints(0), effects.disk, offload)
-            folder = ChildFolder(socket=directory.socket, domain=0, directory=directory.checkpoints(0))
+            folder = ChildFolder(log=directory.served, domain=0, directory=directory.checkpoints(0))
             await Checkpointer(catalog, store, folder, effects.clock, due_bytes=1).step()
     finally:
         lock.release()

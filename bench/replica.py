@@ -65,7 +65,7 @@ async def fill(root: Path) -> None:
 
 def checkpointer(catalog, directory: DataDirectory, effects: Effects) -> Checkpointer:
     store = FileCheckpoints(directory.checkpoints(0), effects.disk, effects.offload)
-    folder = ChildFolder(socket=directory.socket, domain=0, directory=directory.checkpoints(0))
+    folder = ChildFolder(log=directory.served, domain=0, directory=directory.checkpoints(0))
     return Checkpointer(catalog, store, folder, effects.clock, due_bytes=1)
 
 
