@@ -30,7 +30,7 @@ from dray.machine.names import SessionId
 from dray.machine.offsets import CommitOffsets, OffsetCode, OffsetsCommitted
 from dray.machine.sessions import Close, Expire, KeepAlive, Open
 from dray.machine.step import Applied
-from dray.machine.verdict import Done, Verdict
+from dray.machine.verdict import Done, Refused, Verdict
 from dray.sim.beliefs import Beliefs
 from dray.sim.brokers import Cluster
 from dray.sim.log import LogEntry
@@ -161,7 +161,9 @@ class Ledger:
         if applied.verdicts is None:
             return
         commands = self._commands(entry)
-        self.written += [type(one).__name__ for one in commands if not isinstance(one, expected)]
+        late_copy = isinstance(commands[0], Open) and isinstance(applied.verdicts[0], Refused)
+        if not late_copy:
+            self.written += [type(one).__name__ for one in commands if not isinstance(one, expected)]
         if about_group and not all(isinstance(one, _UPKEEP) for one in commands):
             self._look(commands, applied.verdicts, applied.session)
 
