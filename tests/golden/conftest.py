@@ -1,4 +1,4 @@
-"""One broker for all golden tests; every test has topics of its own."""
+"""One broker for all golden tests, with one data domain and with four; every test has topics of its own."""
 
 import itertools
 from collections.abc import AsyncIterator, Iterator
@@ -12,9 +12,9 @@ from tests.golden.asking import Asker
 _names = itertools.count()
 
 
-@pytest.fixture(scope="package")
-def dray() -> Iterator[TestBroker]:
-    with broker(topics__auto_create="false") as running:
+@pytest.fixture(scope="package", params=[1, 4], ids=["one-domain", "four-domains"])
+def dray(request: pytest.FixtureRequest) -> Iterator[TestBroker]:
+    with broker(topics__auto_create="false", cluster__domains=request.param) as running:
         yield running
 
 
