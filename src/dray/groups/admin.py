@@ -169,7 +169,7 @@ class GroupAdmin:
         return codes
 
     def _of(self, name: str) -> Replica:
-        return self._domains[domain_of_group(name, self._domains.catalog.machine.head.domains)]
+        return self._domains[domain_of_group(name, self._domains.catalog.machine.head.group_domains)]
 
 
 def _listed(name: str, group: Group | None) -> ListedGroup:

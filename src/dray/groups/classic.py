@@ -231,7 +231,7 @@ class ClassicService:
     # -- parts -------------------------------------------------------------
 
     def _of(self, group: str) -> tuple[Replica, Homes]:
-        domain = domain_of_group(group, self._domains.catalog.machine.head.domains)
+        domain = domain_of_group(group, self._domains.catalog.machine.head.group_domains)
         return self._domains[domain], self._homes[domain]
 
     def _check_group(self, group: str) -> None:

@@ -319,7 +319,7 @@ class ConsumerService:
             homes.watch(silence, member.rebalance_ms)
 
     def _replica(self, group: str) -> Replica:
-        return self._domains[domain_of_group(group, self._domains.catalog.machine.head.domains)]
+        return self._domains[domain_of_group(group, self._domains.catalog.machine.head.group_domains)]
 
     def _check_serving(self, replica: Replica) -> None:
         if self._stopping:

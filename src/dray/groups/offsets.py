@@ -215,7 +215,7 @@ class OffsetService:
         return dict(sorted(found.items(), key=lambda item: (item[0].topic, item[0].number)))
 
     def _replica(self, group: str) -> Replica:
-        return self._domains[domain_of_group(group, self._domains.catalog.machine.head.domains)]
+        return self._domains[domain_of_group(group, self._domains.catalog.machine.head.group_domains)]
 
     def _check_serving(self, replica: Replica) -> None:
         self._domains.catalog.check_serving()

@@ -24,5 +24,8 @@ def bucket_of(group: str) -> int:
 
 
 def domain_of_group(group: str, domains: int) -> int:
-    """The domain that keeps a group's offsets. With one data domain that is the catalog's own."""
+    """The domain that keeps a group, of the data domains that the cluster was born with: it never moves (M13).
+
+    With one data domain that is the catalog's own.
+    """
     return 0 if domains == 1 else 1 + bucket_of(group) % domains

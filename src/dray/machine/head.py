@@ -58,7 +58,7 @@ def all_domains(domains: int) -> range:
 class Head:
     """What every noun may ask about its log."""
 
-    __slots__ = ("cluster_id", "domain", "domains", "generation", "log_id", "version")
+    __slots__ = ("cluster_id", "domain", "domains", "generation", "grown_from", "log_id", "version")
 
     def __init__(self) -> None:
         self.version = 0
@@ -67,6 +67,9 @@ class Head:
         self.log_id = LogId(b"")
         self.domain = 0
         self.domains = 0
+        """Data domains; those of the catalog count."""
+        self.grown_from = 0
+        """How many there were at the birth, if some were added; else 0 (`dray.machine.domains`)."""
         self.generation = 0
 
     @property
@@ -75,9 +78,19 @@ class Head:
         return self.domain == 0
 
     @property
+    def group_domains(self) -> int:
+        """Over how many data domains groups are spread: those of the birth, for groups do not move (M13)."""
+        return self.grown_from or self.domains
+
+    @property
+    def catalog_has_streams(self) -> bool:
+        """Whether the catalog holds streams too: it was born as the only domain."""
+        return self.group_domains == 1
+
+    @property
     def data_domains(self) -> range:
-        """The domains that hold streams. One alone is the catalog itself."""
-        return range(1) if self.domains <= 1 else range(1, self.domains + 1)
+        """The domains that hold streams."""
+        return range(0 if self.catalog_has_streams else 1, 1 if self.domains <= 1 else self.domains + 1)
 
     def begin(self, genesis: Genesis) -> None:
         self.version = genesis.version

@@ -83,7 +83,8 @@ def _head(machine: Machine) -> Fields:
     head = machine.head
     return {
         "clusterId": head.cluster_id.hex(), "logId": head.log_id.hex(), "domain": head.domain,
-        "domains": head.domains, "version": head.version, "generation": head.generation,
+        "domains": head.domains, "groupDomains": head.group_domains, "version": head.version,
+        "generation": head.generation,
         "position": machine.position, "digest": f"{machine.digest:016x}", "timeMs": machine.time_ms,
         "sureTimeMs": machine.timeline.sure_ms, "pausedUntilMs": machine.timeline.pause_end_ms,
         "nextProducerId": machine.producer_ids.next,

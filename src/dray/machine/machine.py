@@ -30,6 +30,7 @@ from dray.log.envelope import HEAD, BadEntry, decode_commands
 from dray.machine.brokers import Brokers
 from dray.machine.command import MAX_ROWS, BadCommand, Command, Decoders
 from dray.machine.confirmations import Confirmations
+from dray.machine.domains import DataDomains
 from dray.machine.garbage import Objects
 from dray.machine.generations import Generations
 from dray.machine.group_configs import GroupConfigs
@@ -76,6 +77,7 @@ class Machine:
         self.brokers = Brokers(self.head, self.sessions)
         self.generations = Generations(self.head, self.streams)
         self.confirmations = Confirmations(self.sessions)
+        self.data_domains = DataDomains(self.head, self.sessions)
         self.nouns = self.all_nouns()
         kinds = [kind for noun in self.nouns for kind in noun.commands]
         self.decoders = Decoders([Genesis, Activate, *kinds])
@@ -85,7 +87,7 @@ class Machine:
         """What there is, in the order in which the end of a session reaches it."""
         return (
             self.sessions, self.objects, self.streams, self.topics, self.offsets, self.brokers, self.confirmations,
-            self.producer_ids, self.groups, self.group_configs, self.generations,
+            self.producer_ids, self.groups, self.group_configs, self.generations, self.data_domains,
         )  # fmt: skip
 
     @property

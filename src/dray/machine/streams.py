@@ -275,7 +275,7 @@ class Streams:
         return None
 
     def _open(self, step: Step, command: OpenStream) -> Verdict:
-        if self._head.domains == 1 and not self._is_wanted(command):
+        if self._head.catalog_has_streams and self._head.is_catalog and not self._is_wanted(command):
             return refused(Why.NOT_FOUND, "the topic is gone, or has no such stream")
         if self.is_closed(command.stream):
             return refused(Why.STATE, "the stream was closed")  # H6

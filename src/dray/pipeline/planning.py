@@ -52,7 +52,7 @@ async def plan_read(options: ReadOptions, *, driver: int | None = None) -> Plan:
 async def _plan(options: ReadOptions, directory: DataDirectory, objects: Objects) -> list[list[Piece]]:
     async with open_metadata(directory) as metadata:
         machines: dict[int, Machine] = {0: await metadata.machine(0)}
-        for domain in range(1, machines[0].head.domains + 1 if machines[0].head.domains > 1 else 1):
+        for domain in sorted(set(machines[0].head.data_domains) - {0}):
             machines[domain] = await metadata.machine(domain)
     partitions = find_partitions(options, machines)
 

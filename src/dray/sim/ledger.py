@@ -70,7 +70,7 @@ class Ledger:
         self.partitions = partitions
         self.world = cluster.world
         self._beat_s = beat_s
-        self._truth = cluster.truths[domain_of_group(group, cluster.truth.machine.head.domains)]
+        self._truth = cluster.truths[domain_of_group(group, cluster.truth.machine.head.group_domains)]
         self._answers: dict[MemberId, _Answer] = {}
         self._owners: dict[tuple[int, int], str] = {}
         self._newest = -1

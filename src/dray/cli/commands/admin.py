@@ -20,6 +20,7 @@ from dray.machine.keys import ROOT
 from dray.machine.machine import Machine
 from dray.node.activation import activate, newest_version
 from dray.node.directory import DataDirectory
+from dray.node.growth import add_domains
 from dray.node.inspection import Inspected, current_machine, inspect, verify
 from dray.node.metadata import Effects
 from dray.node.recovery import recover as recover_domain
@@ -151,6 +152,26 @@ def activate_version(
     document = {"domains": [{"domain": n, "before": old, "active": new} for n, (old, new) in sorted(done.items())]}
     lines = [f"domain {n}: version {new} is active (was {old})" for n, (old, new) in sorted(done.items())]
     answer(form, document, "\n".join(lines))
+
+
+@meta.command("add-domains")
+def add_data_domains(
+    directory: Directory,
+    domains: Annotated[int, typer.Argument(metavar="N", min=2, max=256, help="How many there are to be.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Give a cluster that nobody runs at the moment more data domains, so that more brokers can lead some."""
+    if not yes:
+        typer.confirm(f"Domains are never taken away again. Let there be {domains}?", abort=True)
+    offload = ThreadOffload(1)
+    effects = Effects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=offload)
+    try:
+        before, after = asyncio.run(add_domains(DataDirectory.at(directory, effects.disk), domains, effects))
+    finally:
+        offload.close()
+    text = f"there are {after} data domains (were {before}): new partitions are spread over all of them"
+    answer(form, {"before": before, "domains": after}, text)
 
 
 async def _machine(directory: Path, domain: int) -> Machine:
