@@ -8,7 +8,15 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from bench._wire import Refused, api_versions_request, batches, fetch_request, fetch_response, produce_response
+from bench._wire import (
+    Refused,
+    api_versions_request,
+    batches,
+    commit_response,
+    fetch_request,
+    fetch_response,
+    produce_response,
+)
 
 _LENGTH_BYTES: Final = 4
 _MOST_WAITING: Final = 10_000
@@ -129,7 +137,7 @@ class Producing(Connection):
         due, size = self._sent.popleft()
         self.tally.latencies_s.append(time.perf_counter() - due)
         self.tally.requests += 1
-        errors = {f"error {one.error}" for one in produce_response(frame) if one.error or one.base_offset < 0}
+        errors = self._errors(frame)
         for error in errors:
             self.tally.failed(error)
         if not errors:
@@ -138,6 +146,17 @@ class Producing(Connection):
         self.fill()
         if self.stopping and not self._sent:
             self.idle.set()
+
+    def _errors(self, frame: memoryview) -> set[str]:
+        return {f"error {one.error}" for one in produce_response(frame) if one.error or one.base_offset < 0}
+
+
+class Committing(Producing):
+    """Keeps OffsetCommits on their way."""
+
+    def _errors(self, frame: memoryview) -> set[str]:
+        error = commit_response(frame)
+        return {f"error {error}"} if error else set()
 
 
 class Fetching(Connection):

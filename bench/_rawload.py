@@ -2,6 +2,7 @@
 
     python -m bench._rawload produce HOST:PORT TOPIC --partitions 4 --connections 4 --inflight 5
     python -m bench._rawload fetch HOST:PORT TOPIC --partitions 4 --connections 4
+    python -m bench._rawload commit HOST:PORT TOPIC --partitions 4 --connections 64 --inflight 1
     python -m bench._rawload hold HOST:PORT --connections 2000
 
 `produce` sends frames that were built once, as fast as they are answered or at
@@ -23,8 +24,8 @@ from typing import Final, TypeVar
 
 import uvloop
 
-from bench._connections import Connection, Fetching, Holding, Producing, Tally
-from bench._wire import Refused, produce_request, record_batch
+from bench._connections import Committing, Connection, Fetching, Holding, Producing, Tally
+from bench._wire import Refused, commit_request, produce_request, record_batch
 
 _DRAIN_SECONDS: Final = 60.0
 _LATE_SECONDS: Final = 0.05
@@ -54,7 +55,7 @@ class Load:
 
 def parse(argv: Sequence[str]) -> Load:
     parser = argparse.ArgumentParser(prog="python -m bench._rawload")
-    parser.add_argument("mode", choices=["produce", "fetch", "hold"])
+    parser.add_argument("mode", choices=["produce", "fetch", "commit", "hold"])
     parser.add_argument("address")
     parser.add_argument("topic", nargs="?", default="")
     parser.add_argument("--partitions", type=int, default=4)
@@ -90,6 +91,18 @@ async def produce(load: Load) -> dict[str, object]:
 async def fetch(load: Load) -> dict[str, object]:
     tally = Tally()
     workers = await _connect(load, lambda turn: Fetching(tally, load.topic, turn % load.partitions, load.fetch_bytes))
+    return await _measured(load, tally, workers, _flat_out(workers, load.seconds))
+
+
+async def commit(load: Load) -> dict[str, object]:
+    """Each connection commits for a group of its own: members of one group wait for each other as little."""
+    tally = Tally()
+
+    def worker(turn: int) -> Committing:
+        frames = [commit_request(f"bench-{turn}", load.topic, turn % load.partitions, offset) for offset in range(100)]
+        return Committing(tally, frames, 1, load.inflight)
+
+    workers = await _connect(load, worker)
     return await _measured(load, tally, workers, _flat_out(workers, load.seconds))
 
 
@@ -198,7 +211,7 @@ def main() -> None:
     load = parse(sys.argv[1:])
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, load.connections + 256)), hard))
-    run = {"produce": produce, "fetch": fetch, "hold": hold}[load.mode]
+    run = {"produce": produce, "fetch": fetch, "commit": commit, "hold": hold}[load.mode]
     print(json.dumps(uvloop.run(run(load))), flush=True)
 
 

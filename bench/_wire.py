@@ -15,6 +15,7 @@ import crc32c
 CORRELATION: Final = 7
 PRODUCE: Final = 0
 FETCH: Final = 1
+OFFSET_COMMIT: Final = 8
 API_VERSIONS: Final = 18
 
 _BATCH: Final = struct.Struct(">qiibIhiqqqhii")
@@ -22,6 +23,7 @@ BATCH_HEADER_BYTES: Final = _BATCH.size
 assert BATCH_HEADER_BYTES == 61, "the header size is part of the format"
 _CRC_FROM: Final = 21
 _PRODUCED: Final = struct.Struct(">ihq")
+_COMMITTED: Final = struct.Struct(">ih")
 _FETCHED: Final = struct.Struct(">ihqqq")
 _FETCH_HEAD: Final = struct.Struct(">iBihi")
 
@@ -53,6 +55,20 @@ def fetch_request(topic: str, partition: int, offset: int, max_bytes: int, max_w
     where = struct.pack(">iiqiqi", partition, -1, offset, -1, -1, max_bytes) + b"\0"
     head = struct.pack(">iiiibii", -1, max_wait_ms, 1, max_bytes, 0, 0, -1)
     return _frame(FETCH, 12, head + b"\x02" + _name(topic) + b"\x02" + where + b"\0" + b"\x01" + b"\x01" + b"\0")
+
+
+def commit_request(group: str, topic: str, partition: int, offset: int) -> bytes:
+    """An OffsetCommit v8 frame for one partition of a group without members."""
+    where = struct.pack(">iqi", partition, offset, -1) + b"\x01" + b"\0"
+    head = _name(group) + struct.pack(">i", -1) + b"\x01" + b"\0"
+    return _frame(OFFSET_COMMIT, 8, head + b"\x02" + _name(topic) + b"\x02" + where + b"\0" + b"\0")
+
+
+def commit_response(frame: bytes | memoryview) -> int:
+    """The error of the only partition of an OffsetCommit v8 answer, without the length in front."""
+    at = _expect_one_topic(frame, 9)
+    _, at = _read_uvarint(frame, at)
+    return int(_COMMITTED.unpack_from(frame, at)[1])
 
 
 def api_versions_request() -> bytes:
