@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from .grouped import PYTHON, Member, assert_one_owner, eventually, fill, make_topic, share
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from .grouped import PATIENCE_S, PYTHON, Member, assert_one_owner, eventually, fill, make_topic, share
 from .watching import watched
 
 PARTITIONS, EACH = 6, 4
@@ -117,6 +119,23 @@ def follow_a_pattern(
         fill(bootstrap, f"{prefix}.b", 4, EACH)
         wanted = {((f"{prefix}.b", n), offset) for n in range(4) for offset in range(EACH)}
         eventually("the new topic is read", lambda: wanted <= {read for one in life.all for read in one.reads})
+        life.assert_once()
+
+
+def grow(kind: str, bootstrap: str, topic: str, program: Sequence[str] = PYTHON) -> None:
+    """A topic gets more partitions while two members read it."""
+    before, after = 2, 5
+    make_topic(bootstrap, topic, before)
+    with Life(kind, bootstrap, topic, program) as life:
+        life.come(2)
+        share(life.there, before)
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        [grown] = admin.create_partitions([NewPartitions(topic, after)]).values()
+        grown.result(PATIENCE_S)
+        share(life.there, after)
+        fill(bootstrap, topic, after, EACH)
+        wanted = {(partition, offset) for partition in range(after) for offset in range(EACH)}
+        eventually("all of it is read", lambda: wanted <= {read for one in life.all for read in one.reads})
         life.assert_once()
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from dray.testing import broker
 
-from .living import QUICK, follow_a_pattern, live
+from .living import QUICK, follow_a_pattern, grow, live
 
 pytestmark = pytest.mark.slow
 _names = itertools.count()
@@ -52,3 +52,9 @@ def test_groups_of_every_size_and_kind_live_again_and_again(bootstrap: str, name
 def test_a_pattern_finds_topics_that_are_made_later(bootstrap: str, name: str, kind: str) -> None:
     """R-183."""
     follow_a_pattern(kind, bootstrap, name)
+
+
+@pytest.mark.parametrize("kind", LIBRARIES)
+def test_partitions_that_are_added_are_shared_too(bootstrap: str, name: str, kind: str) -> None:
+    """R-183."""
+    grow(kind, bootstrap, name)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dray.testing import broker
-from tests.clients.living import QUICK, follow_a_pattern, live
+from tests.clients.living import QUICK, follow_a_pattern, grow, live
 from tools.peers.golang import go_program
 from tools.peers.java import command_of
 from tools.peers.node import node_command
@@ -70,11 +70,19 @@ def test_groups_of_every_size_live_again_and_again(
         live(kind, bootstrap, f"{name}-{number}", most, PROGRAMS[client]())
 
 
-@pytest.mark.parametrize(
-    ("client", "kind"),
-    [("franz-go", "classic/range"), ("franz-go", "consumer/range"), ("java", "classic/RangeAssignor"),
-     ("java", "consumer/uniform"), ("kafkajs", "roundrobin")],
-)  # fmt: skip
+PROTOCOLS = [
+    ("franz-go", "classic/range"), ("franz-go", "consumer/range"), ("java", "classic/RangeAssignor"),
+    ("java", "consumer/uniform"), ("kafkajs", "roundrobin"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("client", "kind"), PROTOCOLS)
 def test_a_pattern_finds_its_topics(bootstrap: str, name: str, client: str, kind: str) -> None:
     """R-183: kafkajs looks for them once, the others again and again."""
     follow_a_pattern(kind, bootstrap, name, PROGRAMS[client](), later=client != "kafkajs")
+
+
+@pytest.mark.parametrize(("client", "kind"), PROTOCOLS)
+def test_partitions_that_are_added_are_shared_too(bootstrap: str, name: str, client: str, kind: str) -> None:
+    """R-183."""
+    grow(kind, bootstrap, name, PROGRAMS[client]())

@@ -21,6 +21,7 @@ const consumer = kafka.consumer({
   rebalanceTimeout: 30000,
   heartbeatInterval: Math.floor(sessionTimeout / 8),
   maxWaitTimeInMs: 200,
+  metadataMaxAge: 1000,
 })
 
 consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
