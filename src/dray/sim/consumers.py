@@ -56,12 +56,13 @@ class ConsumerMember(ModelMember):
             await self._beat()
             return
         await asyncio.sleep(self._interval_s * (0.8 + 0.4 * self.dice.random()))
-        await self.misbehave()
-        if not self.id or self.dead:
-            return
-        if not self.calm and self.dice.random() < 0.02:
-            await self._leave()
-            return
+        if self.dice.random() < self._interval_s / BEAT_S:  # who beats more often misbehaves no more often
+            await self.misbehave()
+            if not self.id or self.dead:
+                return
+            if not self.calm and self.dice.random() < 0.02:
+                await self._leave()
+                return
         self._reconcile()
         await self._find_out()
         if not self.calm and self.dice.random() < 0.3:
