@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import closing
 from pathlib import Path
+from shutil import copytree, rmtree
 
 import pytest
 from confluent_kafka import OFFSET_STORED, Consumer, Message, Producer, TopicPartition
@@ -151,3 +152,24 @@ def test_consumers_on_defaults_go_on_where_they_were(tmp_path, reset):
                 assert (committed.offset, committed.leader_epoch) == (2, 0)
             write(address, "f")
             assert read(living, 1) == ["f"]
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+def test_a_consumer_goes_back_to_where_records_were_lost(tmp_path, reset):
+    """K-063, RN2: what has the offsets of lost records now is not skipped, whatever the client would reset to."""
+    address, data, copy = f"127.0.0.1:{free_port()}", tmp_path / "data", tmp_path / "copy"
+    with broker(data, kafka__listen=address):
+        write(address, "a", "b")
+    copytree(data, copy)
+    with broker(data, kafka__listen=address):
+        write(address, "c", "d")
+        living = consumer(address, **{"auto.offset.reset": reset})
+        living.assign([TopicPartition("orders", 0, 0)])
+        assert read(living, 4) == ["a", "b", "c", "d"]
+    with closing(living):
+        rmtree(data)
+        copytree(copy, data)
+        assert renew(data) == 1
+        with broker(data, kafka__listen=address):
+            write(address, "e", "f", "g")
+            assert read(living, 3) == ["e", "f", "g"]

@@ -4,6 +4,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from shutil import copytree, rmtree
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -46,3 +47,23 @@ def test_java_consumers_on_defaults_go_on_where_they_were(tmp_path):
             write(address, "c", "d")
             assert living.result(timeout=2 * LIMIT_S) == [(0, 0), (1, 0), (2, 1), (3, 1)]
             assert resume(address, 0, 2) == [(2, 1), (3, 1)]
+
+
+def test_a_java_consumer_goes_back_to_where_records_were_lost(tmp_path):
+    """K-063, RN2: on its defaults."""
+    address, data, copy = f"127.0.0.1:{free_port()}", tmp_path / "data", tmp_path / "copy"
+    with ThreadPoolExecutor(1) as pool:
+        with broker(data, kafka__listen=address):
+            write(address, "a", "b")
+        copytree(data, copy)
+        with broker(data, kafka__listen=address):
+            write(address, "c", "d")
+            living = pool.submit(resume, address, 4, 7)
+            wait_for_commit(address, 4)
+        rmtree(data)
+        copytree(copy, data)
+        assert renew(data) == 1
+        with broker(data, kafka__listen=address):
+            write(address, "e", "f", "g")
+            found = living.result(timeout=2 * LIMIT_S)
+        assert found == [(0, 0), (1, 0), (2, 0), (3, 0), (2, 1), (3, 1), (4, 1)]

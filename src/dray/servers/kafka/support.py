@@ -167,7 +167,7 @@ APIS: Final[tuple[Api, ...]] = (
         access=((Operation.DESCRIBE, Resource.GROUP),),
         family=Family.GROUP,
         module=_APIS + "find_coordinator",
-        note="Groups only: transactions and share groups are refused with 42.",
+        note="Groups only: transactions and share groups are refused with 42, below version 4 transactions with 53.",
         breakable=True,
     ),
     Api(

@@ -1,7 +1,9 @@
 """FindCoordinator (10): which broker to ask about a group. Any of them would do.
 
-Left out: coordinators of transactions and share groups are refused at once
-with 42, which no client retries.
+Left out: coordinators of transactions and share groups are refused at once,
+with a code that the clients of the version do not retry: 42, whose message
+Java and others of versions 4 and above show; below, where librdkafka would ask
+again for ever, 53 for transactions (ADR-0062).
 """
 
 import asyncio
@@ -18,6 +20,7 @@ from dray.servers.kafka.messages.find_coordinator import (
 )
 
 _GROUP: Final = 0
+_TRANSACTION: Final = 1
 _FIRST_WITH_MANY: Final = 4
 
 
@@ -42,7 +45,10 @@ async def handle(request: FindCoordinatorRequest, context: Context) -> FindCoord
 
 def _find(key: str, key_type: int, context: Context) -> Coordinator:
     if key_type != _GROUP:
-        return _refusal(key, ErrorCode.INVALID_REQUEST, "only groups have a coordinator: there are no transactions")
+        code = ErrorCode.INVALID_REQUEST
+        if key_type == _TRANSACTION and context.version < _FIRST_WITH_MANY:
+            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return _refusal(key, code, "only groups have a coordinator: there are no transactions")
     try:
         node = context.services.routing.coordinator(key, context.peer.listener)
     except Unavailable as error:
