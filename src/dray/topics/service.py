@@ -164,7 +164,7 @@ class TopicService:
         await self.finish(topic_id)
         return await self.find_id(topic_id)
 
-    def check_partitions(self, topic: Topic, partitions: int) -> None:
+    def ensure_growth(self, topic: Topic, partitions: int) -> None:
         """Raise `BadPartitions` unless a topic may get this many."""
         if not len(topic.streams) < partitions <= self.most_partitions:
             raise BadPartitions(
@@ -178,7 +178,7 @@ class TopicService:
             BadPartitions, UnknownTopic: nothing was added.
             Unavailable, Unknown: ask again; whoever finds the saga unfinished goes on with it.
         """
-        self.check_partitions(topic, partitions)
+        self.ensure_growth(topic, partitions)
         few = partitions <= MAX_ROWS
         command = AlterTopic(topic_id=topic.id, partitions=partitions if few else 0, total=0 if few else partitions)
         match await self._ask(command):

@@ -53,7 +53,7 @@ async def _grow(
 ) -> CreatePartitionsTopicResult:
     try:
         topic = await asked.topic(wanted.name)
-        services.topics.check_partitions(topic, wanted.count)
+        services.topics.ensure_growth(topic, wanted.count)
         wrong = _wrong_assignment(wanted.assignments, wanted.count - topic.visible)
         if wrong is not None:
             return _told(wanted, ErrorCode.INVALID_REPLICA_ASSIGNMENT, wrong)
