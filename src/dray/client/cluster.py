@@ -8,7 +8,7 @@ from typing import Final, Self
 from dray.client.errors import NoBroker, check
 from dray.client.link import BrokerLink
 from dray.errors import NotFound, Unavailable
-from dray.servers.kafka.error_codes import ErrorCode
+from dray.servers.kafka.codes import ErrorCode
 from dray.servers.kafka.messages.find_coordinator import SCHEMA as FIND_COORDINATOR
 from dray.servers.kafka.messages.find_coordinator import FindCoordinatorRequest
 from dray.servers.kafka.messages.list_offsets import SCHEMA as LIST_OFFSETS

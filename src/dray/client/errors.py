@@ -4,7 +4,7 @@ from typing import Final
 
 from dray.errors import Conflict, DrayError, Invalid, NotFound, Unavailable
 from dray.errors import Unknown as UnknownOutcome
-from dray.servers.kafka.error_codes import ErrorCode
+from dray.servers.kafka.codes import ErrorCode
 
 
 class NoBroker(Unavailable):

@@ -9,7 +9,7 @@ from dray.client.cluster import EARLIEST, LATEST, Cluster, TopicPartition
 from dray.client.errors import GroupInUse, NoSuchGroup, check
 from dray.client.link import BrokerLink
 from dray.servers.kafka.codec import Malformed, decode
-from dray.servers.kafka.error_codes import ErrorCode
+from dray.servers.kafka.codes import ErrorCode
 from dray.servers.kafka.messages.consumer_group_describe import SCHEMA as CONSUMER_GROUP_DESCRIBE
 from dray.servers.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from dray.servers.kafka.messages.consumer_protocol_assignment import CODEC as ASSIGNMENT
