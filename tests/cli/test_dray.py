@@ -112,3 +112,21 @@ def test_colours_are_for_terminals_that_want_them():
     assert b"\x1b[3" in on_a_terminal() or b"\x1b[1;3" in on_a_terminal()
     assert b"\x1b[3" not in on_a_terminal(NO_COLOR="1")
     assert "\x1b" not in told("--help")
+
+
+@pytest.mark.parametrize(("typed", "code", "left"), [(b"other\n", 1, ["orders"]), (b"orders\n", 0, [])])
+def test_a_person_types_the_name_of_what_is_to_go(typed, code, left):
+    with broker() as running:
+        shop = Shop(running.bootstrap)
+        shop.good("topics", "create", "orders")
+        keyboard, terminal = pty.openpty()
+        os.write(keyboard, typed)
+        done = subprocess.run(
+            [DRAY, "topics", "delete", "orders", "--bootstrap", running.bootstrap],
+            stdin=terminal, capture_output=True, env=environment(), timeout=LIMIT_S,
+        )  # fmt: skip
+        os.close(terminal)
+        os.close(keyboard)
+        assert done.returncode == code
+        assert b"delete orders with 0 records in 1 partitions? type orders to confirm" in done.stderr
+        assert [one["topic"] for one in shop.good("topics", "list")["topics"]] == left
