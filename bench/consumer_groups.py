@@ -203,6 +203,7 @@ def quiet(protocol: str) -> dict[str, float]:
     figures: dict[str, float] = {}
     for side, target in (("dray", subject()), ("kafka", peer())):
         with target.start() as broker, topic_on(broker, 100) as topic:
+            _await_coordinator(broker, topic)
             resident = resident_bytes(broker.pid)
             with _settled(broker, topic, protocol) as seconds:
                 before = _entries(broker)
