@@ -18,7 +18,7 @@ from dray.servers.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRe
 from tests.golden.asking import Asker
 
 HEARTBEAT, JOIN_GROUP, SYNC_GROUP, CONSUMER_HEARTBEAT = 12, 11, 14, 68
-SESSION_MS, REBALANCE_MS = 6_000, 20_000
+SESSION_MS, REBALANCE_MS = 10_000, 20_000
 BEAT_S = 0.3
 ANSWER_S, PARKED_S = 2.0, 5.0
 """After this a call is repeated elsewhere: a broker that is paused never says that it is gone."""

@@ -30,8 +30,9 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
     with ExitStack() as stack:
         home: Path = tmp_path_factory.mktemp("three")
         three = Three(
-            stack, home, "groups.initial_delay=1s", "groups.consumer_session=6s", "groups.consumer_heartbeat=1s",
-            "groups.consumer_unsettled_heartbeat=200ms", "groups.consumer_assignment_interval=1s",
+            stack, home, "groups.initial_delay=1s", f"groups.consumer_session={SESSION_MS}ms",
+            "groups.consumer_heartbeat=1s", "groups.consumer_unsettled_heartbeat=200ms",
+            "groups.consumer_assignment_interval=1s",
         )  # fmt: skip
         make_topic(three.bootstrap, TOPIC, PARTITIONS)
         yield three
