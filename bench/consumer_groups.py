@@ -42,8 +42,7 @@ PARTITIONS = 10_000
 ROUNDS = 3
 TOGETHER, SHARED = 50, 200
 """Members and partitions of a group that comes together."""
-SETTLE_S, QUIET_S = 6.0, 30.0
-"""A heartbeat of each member comes to an end; then it is watched so long."""
+QUIET_S = 30.0
 WRITTEN = "dray: log entries a minute but keep-alives"
 COMMITTERS, COMMITTED, COMMIT_S = 64, 16, 4.0
 COORDINATOR_S = 60.0
@@ -223,7 +222,6 @@ def quiet(protocol: str) -> dict[str, float]:
             _await_coordinator(broker, topic)
             resident = resident_bytes(broker.pid)
             with _settled(broker, topic, protocol) as seconds:
-                time.sleep(SETTLE_S)
                 before = _entries(broker)
                 cpu, begun = cpu_seconds(broker.pid), time.monotonic()
                 time.sleep(QUIET_S)
