@@ -96,3 +96,13 @@ def test_a_topic_that_gets_smaller_is_found(world):
     scene.group.topics.views["a"] = type(view)(view.id, view.partitions - 1, view.catalog)
     with pytest.raises(Violation, match="went back"):
         standings.look(scene.group)
+
+
+def test_a_commit_of_who_owned_a_partition_before_is_found(world):
+    """G9"""
+    beliefs = Beliefs(world, {"a", "b"}.__contains__)
+    beliefs.took("a", [1])
+    beliefs.committed("a", [1])
+    beliefs.committed("b", [2])
+    with pytest.raises(Violation, match="past owner"):
+        beliefs.committed("b", [1, 2])

@@ -40,6 +40,15 @@ class Beliefs:
                     "two members own one partition", partitions=sorted(both), first=other, then=member
                 )
 
+    def committed(self, member: MemberId, partitions: Iterable[int]) -> None:
+        """A commit was taken: it is of nobody but the owner (G9)."""
+        for other, theirs in self._owned.items():
+            both = theirs.intersection(partitions) if other != member else set()
+            if both and self._is_member(other):
+                raise self._world.violate(
+                    "a commit was taken from a past owner", partitions=sorted(both), owner=other, committer=member
+                )
+
     def let_go(self, member: MemberId, partitions: Iterable[int] | None = None) -> None:
         """It does not use them any more; or nothing at all."""
         if partitions is None:

@@ -216,6 +216,7 @@ class Ledger:
                 command.generation >= self._newest, "a commit of a past generation was taken",
                 generation=command.generation, newest=self._newest, member=command.member,
             )  # fmt: skip
+        self.beliefs.committed(MemberId(command.member), [row.partition for row in taken])
         for row in taken:
             known = self._acked.get(row.partition, 0)
             self.world.check(

@@ -1,5 +1,7 @@
 """All scenarios by name. A run takes one of `SCENARIOS` by its seed; `PLANTED` hold a bug that must be found.
 
+`BY_NAME` are run only when they are asked for: too few of their seeds have been run yet.
+
 Each module owns its scenarios and the mistakes that they find; here they are only joined.
 """
 
@@ -24,9 +26,12 @@ from dray.sim.scenarios import (
 )
 
 _MODULES: Final = (
-    appends, checkpoints, disks, garbage, groups, local, ordering, pipelines, recovery, rollback, rules, sessions,
+    appends, checkpoints, disks, garbage, local, ordering, pipelines, recovery, rollback, rules, sessions,
     topics, upgrades,
 )  # fmt: skip
 
 SCENARIOS: Final[dict[str, Scenario]] = {name: run for module in _MODULES for name, run in module.SCENARIOS.items()}
-PLANTED: Final[dict[str, Scenario]] = {name: run for module in _MODULES for name, run in module.PLANTED.items()}
+BY_NAME: Final[dict[str, Scenario]] = dict(groups.BY_NAME)
+PLANTED: Final[dict[str, Scenario]] = {
+    name: run for module in (*_MODULES, groups) for name, run in module.PLANTED.items()
+}

@@ -217,7 +217,7 @@ async def rest(world: World, ledger: Ledger) -> None:
     world.check(ledger.generations > 3, "hardly anything happened: the run proves nothing", seen=ledger.generations)
 
 
-SCENARIOS: Final[dict[str, Scenario]] = {"groups-classic": classic, "groups-consumer": consumer}
+BY_NAME: Final[dict[str, Scenario]] = {"groups-classic": classic, "groups-consumer": consumer}
 
 PLANTED: Final[dict[str, Scenario]] = {
     "groups-classic/answered-before-rehome": planted(classic, (ClassicService, "_rehome", bugs.rehome_later)),
