@@ -3,8 +3,9 @@
 import pytest
 
 from dray.errors import Invalid
-from dray.groups.configs import ASSIGNMENT, HEARTBEAT, SESSION, BadGroupConfig, Bounds
+from dray.groups.configs import ASSIGNMENT, HEARTBEAT, SESSION, Bounds
 from dray.groups.consumer import Told
+from dray.groups.errors import BadGroupConfig
 from dray.groups.settings import GroupSettings
 from tests.groups.crew import Crew, Member
 from tests.groups.party import GROUP

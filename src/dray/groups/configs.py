@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dray.errors import Invalid, Unavailable
+from dray.groups.errors import BadGroupConfig
 from dray.machine.group_configs import AlterGroup
 from dray.machine.verdict import Done
 from dray.replica.domains import Domains
@@ -14,10 +15,6 @@ SESSION: Final = "consumer.session.timeout.ms"
 HEARTBEAT: Final = "consumer.heartbeat.interval.ms"
 ASSIGNMENT: Final = "consumer.assignment.interval.ms"
 _WHOLE: Final = re.compile(r"[0-9]{1,10}")
-
-
-class BadGroupConfig(Invalid):
-    """There is no such key, or its value is out of bounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

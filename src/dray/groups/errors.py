@@ -34,3 +34,7 @@ class BadPattern(Invalid):
 
 class UnknownAssignor(Invalid):
     """A member asks for an assignor that there is not."""
+
+
+class BadGroupConfig(Invalid):
+    """There is no such key, or its value is out of bounds."""

@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import Final
 
 from dray.errors import DrayError, Invalid
-from dray.groups.configs import BadGroupConfig
+from dray.groups.errors import BadGroupConfig
 from dray.machine.topics import Topic
 from dray.pace import Pace
 from dray.servers.kafka.asked import Asked

@@ -13,7 +13,6 @@ from typing import Final
 from dray.errors import DrayError, Kind
 from dray.fetch import errors as fetch
 from dray.groups import errors as groups
-from dray.groups.configs import BadGroupConfig
 from dray.machine.groups.codes import GroupCode
 from dray.produce import errors as produce
 from dray.records import errors as records
@@ -60,7 +59,7 @@ _MEANING: Final[dict[type[DrayError], ErrorCode]] = {
     produce.TimedOut: ErrorCode.REQUEST_TIMED_OUT,
     fetch.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     fetch.StreamGone: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    BadGroupConfig: ErrorCode.INVALID_CONFIG,
+    groups.BadGroupConfig: ErrorCode.INVALID_CONFIG,
     retention.BeyondEnd: ErrorCode.OFFSET_OUT_OF_RANGE,
     groups.BadGroupId: ErrorCode.INVALID_GROUP_ID,
     groups.BadSessionTimeout: ErrorCode.INVALID_SESSION_TIMEOUT,
