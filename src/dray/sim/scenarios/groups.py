@@ -230,7 +230,6 @@ PLANTED: Final[dict[str, Scenario]] = {
     "groups-classic/answered-in-doubt": planted(
         classic, (Homes, "may_answer", lambda self, group, member, home: self.is_own(home))
     ),
-    "groups-classic/late-removals": planted(classic, (removal, "is_late", bugs.is_never_late)),
     "groups-classic/removed-by-anyone": planted(
         classic, (removal, "may_judge", bugs.anyone_may_judge), (removal, "is_late", bugs.is_never_late)
     ),
@@ -238,10 +237,6 @@ PLANTED: Final[dict[str, Scenario]] = {
     "groups-classic/given-ids-stay": planted(classic, (GroupKeeper, "_look_at_homes", bugs.forgets_given_ids)),
     "groups-consumer/no-rehome": planted(consumer, (Homes, "may_answer", bugs.anyone_may_answer)),
     "groups-consumer/sleep-is-silence": planted(consumer, (Timetable, "_catch_up", lambda self, now_ns: None)),
-    "groups-consumer/answered-in-doubt": planted(
-        consumer, (Homes, "may_answer", lambda self, group, member, home: self.is_own(home))
-    ),
-    "groups-consumer/late-words": planted(consumer, (machine_consumer, "is_late", bugs.is_never_late)),
     "groups-consumer/removed-by-anyone": planted(
         consumer,
         (machine_consumer, "may_judge", bugs.anyone_may_judge),
