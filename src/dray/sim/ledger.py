@@ -90,6 +90,7 @@ class Ledger:
         self.generations = 0
         self.removed = 0
         self._decoders = Machine().decoders
+        self._opens: set[bytes] = set()
         for domain, truth in cluster.truths.items():
             lives_here = domain == 0 or truth is self._truth
             watch = partial(self._watch, _UPKEEP if lives_here else _LIVES, about_group=truth is self._truth)
@@ -161,11 +162,18 @@ class Ledger:
         if applied.verdicts is None:
             return
         commands = self._commands(entry)
-        late_copy = isinstance(commands[0], Open) and isinstance(applied.verdicts[0], Refused)
-        if not late_copy:
+        if not self._is_late_copy(commands[0], applied.verdicts[0]):
             self.written += [type(one).__name__ for one in commands if not isinstance(one, expected)]
         if about_group and not all(isinstance(one, _UPKEEP) for one in commands):
             self._look(commands, applied.verdicts, applied.session)
+
+    def _is_late_copy(self, command: Command, verdict: Verdict) -> bool:
+        """Whether the network brings an Open once more: it opens nothing."""
+        if not isinstance(command, Open):
+            return False
+        known = command.nonce in self._opens
+        self._opens.add(command.nonce)
+        return known or isinstance(verdict, Refused)
 
     def _look(self, commands: list[Command], verdicts: Sequence[Verdict], session: SessionId) -> None:
         alone = len(commands) == 1

@@ -227,9 +227,6 @@ PLANTED: Final[dict[str, Scenario]] = {
     "groups-classic/marks-by-tick": planted(classic, (ClassicGroup, "end_phase", bugs.marks_by_tick)),
     "groups-classic/any-generation-commits": planted(classic, (told, "may_commit", bugs.in_any_generation)),
     "groups-classic/old-deadlines": planted(classic, (Homes, "_named", bugs.keeps_old_deadlines)),
-    "groups-classic/answered-in-doubt": planted(
-        classic, (Homes, "may_answer", lambda self, group, member, home: self.is_own(home))
-    ),
     "groups-classic/removed-by-anyone": planted(
         classic, (removal, "may_judge", bugs.anyone_may_judge), (removal, "is_late", bugs.is_never_late)
     ),
