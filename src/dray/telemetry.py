@@ -10,8 +10,10 @@ The last warnings are kept for whoever asks how things are.
 import json
 import logging
 import sys
+import threading
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal, NewType, TextIO, TypeAlias
 
@@ -36,6 +38,7 @@ BYTES: Final = tuple(float(1 << shift) for shift in range(10, 28, 2))
 KEPT_WARNINGS: Final = 50
 _WARNINGS: "Final[deque[Warned]]" = deque(maxlen=KEPT_WARNINGS)
 _GRAVE: Final = frozenset({"warning", "error", "critical"})
+_WRITING: Final = threading.Lock()
 _APART: Final = frozenset({"timestamp", "level", "event", "local", "exception"})
 
 
@@ -116,9 +119,25 @@ def configure_logging(level: str = "info", stream: TextIO | None = None, form: F
             *rendered,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=structlog.PrintLoggerFactory(out),
+        logger_factory=lambda *_: _Lines(stream),
         cache_logger_on_first_use=False,
     )
+
+
+class _Lines:
+    """Writes lines to a stream, or to what stderr is at that moment.
+
+    A line that cannot be written is lost: nobody stops working because nobody reads what it says.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+
+    def msg(self, line: str) -> None:
+        with _WRITING, suppress(OSError, ValueError):  # full or gone; closed
+            print(line, file=self._stream or sys.stderr, flush=True)
+
+    debug = info = warning = error = critical = msg
 
 
 def _keep_warning(logger: WrappedLogger, method: str, line: EventDict) -> EventDict:

@@ -94,6 +94,28 @@ def test_logs_go_to_stderr_and_leave_stdout_alone():
     assert json.loads(ended.stderr)["event"] == "test.where"
 
 
+def test_a_line_that_cannot_be_written_stops_nobody_and_the_next_goes_where_stderr_is_then(monkeypatch):
+    closed, now = io.StringIO(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", closed)
+    telemetry.configure_logging(form="json")
+    log = telemetry.logger(who="me")
+    closed.close()
+    log.info("nobody.reads_this")
+    monkeypatch.setattr(sys, "stderr", now)
+    log.info("somebody.reads_this")
+    assert [json.loads(line)["event"] for line in now.getvalue().splitlines()] == ["somebody.reads_this"]
+
+
+def test_a_full_disk_under_stderr_stops_nobody():
+    program = (
+        "from dray import telemetry; telemetry.logger().error('test.lost'); telemetry.logger().error('test.lost'); "
+        "print('goes on')"
+    )
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=full, text=True)
+    assert done.stdout == "goes on\n"
+
+
 def test_a_line_for_people_has_the_sentence_the_facts_and_no_control_characters():
     stream = io.StringIO()
     telemetry.configure_logging("info", stream, "text")

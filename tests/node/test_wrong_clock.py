@@ -13,10 +13,10 @@ from dray.config import load, parse_set
 from dray.disk import LocalDisk
 from dray.ids import SystemEntropy
 from dray.machine.sessions import KeepAlive
+from dray.node import effects as node_effects
 from dray.node import store as node_store
 from dray.node.directory import DataDirectory
 from dray.node.recovery import recover
-from dray.node.roles import broker as node_broker
 from dray.node.roles.broker import RunningBroker, run_broker
 from dray.retention.telemetry import LOG_AHEAD
 from tests.golden.asking import Asker, batch
@@ -53,7 +53,7 @@ class Kernel:
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     kernel = Kernel()
-    monkeypatch.setattr(node_broker, "SystemClock", lambda: kernel)
+    monkeypatch.setattr(node_effects, "SystemClock", lambda: kernel)
     monkeypatch.setattr(node_store, "store_date", kernel.file_date)
     return kernel
 

@@ -22,14 +22,14 @@ LOG_ID = b"log-id-1"
 FAST = Timing(ttl_ms=600, keepalive_ms=200, settle_ms=300)
 
 
-def genesis(log_id: bytes = LOG_ID) -> bytes:
-    command = Genesis(cluster_id=CLUSTER, log_id=log_id, domain=0, domains=1)
+def genesis(log_id: bytes = LOG_ID, version: int = 1) -> bytes:
+    command = Genesis(cluster_id=CLUSTER, log_id=log_id, domain=0, domains=1, version=version)
     return founding(command, 1_700_000_000_000)
 
 
-async def new_log() -> MemoryLog:
+async def new_log(version: int = 1) -> MemoryLog:
     log = MemoryLog()
-    await log.append(genesis())
+    await log.append(genesis(version=version))
     return log
 
 

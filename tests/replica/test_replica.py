@@ -2,12 +2,14 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from dray.log import envelope
 from dray.log.port import BEFORE_ALL
 from dray.machine.command import encode
-from dray.machine.offsets import CommitOffsets, OffsetRow
+from dray.machine.groups.commands import Removal, RemovalRow, RemoveMembers
+from dray.machine.groups.names import UNSAID, MemberId
 from dray.machine.sessions import Close, Expire, KeepAlive, SessionKind
 from dray.machine.topics import CreateTopic, TopicCreated
 from dray.machine.verdict import Done
@@ -16,6 +18,7 @@ from dray.replica.replica import Replica
 from dray.replica.wakeups import CATALOG, GroupKey
 from dray.replica.writer import Timing
 
+from ..machine.groups.players import joining
 from .domain import MoodyLog, new_log, replica_on, running
 
 CALM = Timing(ttl_ms=60_000, keepalive_ms=20_000, settle_ms=1_000)
@@ -273,11 +276,15 @@ async def test_a_waiter_is_woken_by_what_apply_touches_and_by_nothing_else():
 
 
 async def test_a_group_that_is_called_catalog_wakes_its_own_waiters_and_not_the_catalogs():
-    replica: Replica = replica_on(await new_log())
-    row = OffsetRow(topic_id=b"t" * 16, partition=0, offset=1)
+    replica: Replica = replica_on(await new_log(version=2))
+    leaving = RemoveMembers(
+        group="catalog", reason=Removal.LEFT, rows=(RemovalRow(member=MemberId("m"), seen=UNSAID),)
+    )  # fmt: skip
     async with running(replica):
         with replica.waiter([GroupKey("catalog")]) as group, replica.waiter([CATALOG]) as catalog:
-            await replica.propose(CommitOffsets(group="catalog", rows=(row,)))
+            await replica.propose(msgspec.structs.replace(joining("m"), group="catalog"))
+            group.clear()
+            await replica.propose(leaving)
             assert await group.wait(60) is True
             assert await catalog.wait(0.01) is False
             group.clear()

@@ -90,16 +90,17 @@ async def open_logs(
 
 async def _born_with(logs: Mapping[int, FileLog], directory: DataDirectory, options: MetadataOptions) -> int:
     """How many data domains a new cluster gets: no fewer than a birth that was cut short began with."""
+    tails = {domain: await log.tail() for domain, log in logs.items()}
+    used = [domain for domain, tail in tails.items() if tail > 1]
+    if used:  # ND5
+        raise Corrupt(
+            "the log of the catalog is missing, but another domain was used: mount its volume, or restore it from "
+            "a backup",
+            path=directory.log(CATALOG_DOMAIN), used=used[0],
+        )  # fmt: skip
+    begun = next((domain for domain, tail in tails.items() if tail == 1), None)
+    if begun is None:
+        return max(options.domains, *logs)
     machine = Machine()
-    for domain, log in logs.items():
-        tail = await log.tail()
-        if tail > 1:  # ND5
-            raise Corrupt(
-                "the log of the catalog is missing, but another domain was used: mount its volume, or restore it from "
-                "a backup",
-                path=directory.log(CATALOG_DOMAIN), used=domain,
-            )  # fmt: skip
-        if tail == 1:
-            await fold_to(machine, log, tail)
-            return machine.head.domains
-    return max(options.domains, *logs)
+    await fold_to(machine, logs[begun], tails[begun])
+    return machine.head.domains
