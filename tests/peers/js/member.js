@@ -30,7 +30,11 @@ consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
   tell({ assigned })
 })
 consumer.on(consumer.events.REBALANCING, () => tell({ assigned: [] }))
-// Whatever it gives up at, a program would start it again: here it is restarted by kafkajs itself.
+// kafkajs ends a consumer whose commit is refused because it was silent for too long: whoever uses it begins again.
+consumer.on(consumer.events.CRASH, ({ payload }) => {
+  tell({ assigned: [] })
+  if (!payload.restart) setTimeout(begin, 100)
+})
 process.on('SIGTERM', async () => {
   await consumer.disconnect()
   process.exit(0)
@@ -55,7 +59,11 @@ async function main() {
   })
 }
 
-main().catch((error) => {
-  console.error(error)
-  process.exit(1)
-})
+function begin() {
+  main().catch((error) => {
+    console.error(error)
+    process.exit(1)
+  })
+}
+
+begin()
