@@ -109,12 +109,12 @@ def in_any_generation(group: Roster, member: MemberId, instance: str | None, gen
 
 # -- consumer groups ---------------------------------------------------------
 
-_COMMIT: Final = ConsumerGroup.commit
+_MAY_COMMIT_AT: Final = ConsumerGroup.may_commit
 
 
-def at_any_epoch(self: ConsumerGroup, moment: Moment, command: CommitOffsets) -> GroupCode:
+def at_any_epoch(self: ConsumerGroup, command: CommitOffsets) -> GroupCode:
     """A commit is taken from any member, and from who was one."""
-    code = _COMMIT(self, moment, command)
+    code = _MAY_COMMIT_AT(self, command)
     return GroupCode.ACCEPTED if code in (GroupCode.STALE_EPOCH, GroupCode.UNKNOWN_MEMBER) else code
 
 

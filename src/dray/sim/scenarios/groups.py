@@ -240,7 +240,7 @@ PLANTED: Final[dict[str, Scenario]] = {
         (machine_consumer, "is_late", bugs.is_never_late),
     ),
     "groups-consumer/dies-with-its-broker": planted(consumer, (GroupKeeper, "look_at_home", bugs.gone_at_once)),
-    "groups-consumer/any-epoch-commits": planted(consumer, (ConsumerGroup, "commit", bugs.at_any_epoch)),
+    "groups-consumer/any-epoch-commits": planted(consumer, (ConsumerGroup, "may_commit", bugs.at_any_epoch)),
     "groups-consumer/revoking-is-free": planted(consumer, (machine_consumer, "put", bugs.put_assigned_only)),
     "groups-consumer/epoch-moves-unrevoked": planted(
         consumer, (machine_consumer, "reconcile", bugs.moves_on_unrevoked)
