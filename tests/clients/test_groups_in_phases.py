@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 TOPIC, PARTITIONS = "orders", 6
 PROMISED_S = 2 * max(SESSION_MS / 1_000, TTL_S)
 PATIENCE_S = 5 * PROMISED_S
-KEEPER, OTHER, OWNER = 3, 2, 1
+KEEPER, OTHER, THIRD = 1, 2, 3
 WAYS = ["killed", "paused"]
 LONG = pytest.mark.long
 
@@ -114,7 +114,7 @@ class Company:
 @asynccontextmanager
 async def company(three: Three) -> AsyncIterator[Company]:
     async with AsyncExitStack() as stack:
-        found = Company(three, stack, kept_by(KEEPER, OTHER, OWNER))
+        found = Company(three, stack, kept_by(KEEPER, OTHER, THIRD))
         yield found
         found.assert_one_owner()
 
@@ -123,7 +123,7 @@ async def company(three: Three) -> AsyncIterator[Company]:
 async def test_in_the_initial_delay(three: Three, way: str) -> None:
     """R-169, T18: another broker ends it."""
     async with company(three) as members:
-        for at in (KEEPER, OTHER, OWNER):
+        for at in (KEEPER, OTHER, THIRD):
             await members.classic(at)
         await asyncio.sleep(0.3)  # reason: their joins reach the log well within the delay
         await members.lose(KEEPER, way)
@@ -134,7 +134,7 @@ async def test_in_the_initial_delay(three: Three, way: str) -> None:
 async def test_while_members_are_waited_for(three: Three, lost: int, way: str) -> None:
     """R-169, T18: PreparingRebalance; joins are parked at the broker that goes."""
     async with company(three) as members:
-        late = await members.classic(OWNER)
+        late = await members.classic(THIRD)
         await members.classic(OTHER)
         await members.stable()
         late.hold("rejoin")
@@ -146,7 +146,7 @@ async def test_while_members_are_waited_for(three: Three, lost: int, way: str) -
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     ("leads", "lost"),
-    [(OTHER, OTHER), (OWNER, OTHER), *(pytest.param(leads, KEEPER, marks=LONG) for leads in (KEEPER, OWNER))],
+    [(OTHER, OTHER), (THIRD, OTHER), *(pytest.param(leads, KEEPER, marks=LONG) for leads in (KEEPER, THIRD))],
 )
 async def test_while_the_leader_assigns(three: Three, leads: int, lost: int, way: str) -> None:
     """R-169, K-074, T18: CompletingRebalance; the leader's broker goes, a follower's, the keeper."""
@@ -154,7 +154,7 @@ async def test_while_the_leader_assigns(three: Three, leads: int, lost: int, way
         leader = await members.classic(leads)
         await members.stable()
         leader.hold("assign")
-        for at in {OWNER, OTHER, KEEPER} - {leads}:
+        for at in {THIRD, OTHER, KEEPER} - {leads}:
             await members.classic(at)
         await members.held(leader, "assign")
         await members.lose(lost, way, [leader])
@@ -165,7 +165,7 @@ async def test_while_the_leader_assigns(three: Three, leads: int, lost: int, way
 async def test_when_all_is_stable(three: Three, protocol: str, way: str) -> None:
     """R-169, R-184, T18: members beat elsewhere, and nobody rebalances."""
     async with company(three) as members:
-        for at in (KEEPER, OTHER, OWNER):
+        for at in (KEEPER, OTHER, THIRD):
             await (members.classic(at) if protocol == "classic" else members.consumer(at))
         await members.stable()
         before = [puppet.owned for puppet in members.puppets]
@@ -177,7 +177,7 @@ async def test_when_all_is_stable(three: Three, protocol: str, way: str) -> None
 async def test_while_a_target_is_due(three: Three, way: str) -> None:
     """R-169, R-184, T18: Assigning; another broker computes it."""
     async with company(three) as members:
-        await members.consumer(OWNER)
+        await members.consumer(THIRD)
         await members.stable()
         for at in (OTHER, KEEPER):
             await members.consumer(at)
@@ -193,7 +193,7 @@ async def test_while_a_member_lets_go(three: Three, lost: int, way: str) -> None
         slow = await members.consumer(OTHER)
         await members.stable()
         slow.hold("revoke")
-        for at in (OWNER, KEEPER):
+        for at in (THIRD, KEEPER):
             await members.consumer(at)
         await members.held(slow, "revoke")
         await members.lose(lost, way, [slow])
@@ -210,7 +210,7 @@ def test_real_clients_in_the_middle_of_a_rebalance(
     three: Three, tmp_path: Path, kind: str, where: str, way: str
 ) -> None:
     """R-169, R-184, R-190, T18: all of them were at home at the broker that goes."""
-    group, hold = kept_by(KEEPER, OTHER, OWNER), tmp_path / "hold"
+    group, hold = kept_by(KEEPER, OTHER, THIRD), tmp_path / "hold"
     topic = f"{group}-{kind.replace('/', '-')}-{way}"
     make_topic(three.bootstrap, topic, PARTITIONS)
     fill(three.bootstrap, topic, PARTITIONS, EACH)

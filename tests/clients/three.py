@@ -1,4 +1,4 @@
-"""Three brokers in processes of their own: one owns the log, two have joined it and may be stopped, killed, paused."""
+"""Three brokers on one log server, each a process of its own: any of the three may be stopped, killed, paused."""
 
 import asyncio
 import itertools
@@ -16,17 +16,18 @@ from dray.node.directory import DataDirectory
 from dray.node.inspection import current_machine, inspect
 from dray.routing.leaders import rendezvous
 from tests.cli.test_serving import STOP_S, Serving, serving
+from tests.durability.cluster import Meta
 from tests.durability.daemon import free_port
 
 from .grouped import PATIENCE_S
 
-OWNER = 1
+IDS = (1, 2, 3)
 TTL_S = 3
 QUICK = ("--set", f"session.ttl={TTL_S}s", "--set", "session.keepalive=1s")
 
 
 class Three:
-    """The owner of a log, and two brokers that have joined it."""
+    """Three brokers on the log of nobody's."""
 
     def __init__(self, stack: ExitStack, home: Path, *settings: str) -> None:
         self._stack = stack
@@ -34,13 +35,16 @@ class Three:
         self._settings = [part for setting in settings for part in ("--set", setting)]
         self._ports: dict[int, int] = {}
         self.brokers: dict[int, Serving] = {}
-        for broker_id in (OWNER, 2, 3):
+        self._meta = Meta(home / "meta", domains=1)
+        self._meta.start()
+        stack.callback(self._meta.stop, signal.SIGKILL)
+        for broker_id in IDS:
             self.start(broker_id)
 
     def start(self, broker_id: int) -> None:
         """It serves what its directory has, on the port that it had before."""
         port = self._ports.setdefault(broker_id, free_port())
-        joins = () if broker_id == OWNER else ("--log", "unix:1/meta.sock")
+        joins = ("--log", "unix:meta/meta.sock", "--set", f"broker.id={broker_id}")
         listen = ("--kafka", f"127.0.0.1:{port}", "--http", "127.0.0.1:0")
         arguments = ("dev", *listen, *QUICK, *self._settings, "--data", str(broker_id), *joins)
         self.brokers[broker_id] = self._stack.enter_context(serving(*arguments, directory=self._home))
@@ -65,7 +69,7 @@ class Three:
 
     def state(self) -> Machine:
         async def look() -> Machine:
-            async with inspect(DataDirectory(self._home / str(OWNER)), 0, LocalDisk()) as inspected:
+            async with inspect(DataDirectory(self._meta.data), 0, LocalDisk()) as inspected:
                 return await current_machine(inspected)
 
         return asyncio.run(look())
