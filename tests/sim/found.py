@@ -1,6 +1,6 @@
 """Where planted bugs are found, so that a test need not try all seeds; `python -m tests.sim.found` looks again.
 
-A line of found.txt is a bug and the first seed that finds it. A line that is not right any more costs time and nothing
+A line of found.txt is a bug and a seed that finds it. A line that is not right any more costs time and nothing
 else: whoever asks goes on with the other seeds.
 """
 
@@ -28,5 +28,6 @@ def find(name: str, first: int = 1) -> int | None:
 
 
 if __name__ == "__main__":
-    found = {name: find(name) for name in sorted(PLANTED)}
+    before = known()
+    found = {name: find(name, before.get(name, 1)) for name in sorted(PLANTED)}
     FILE.write_text("".join(f"{name} {seed}\n" for name, seed in found.items() if seed is not None))

@@ -20,7 +20,7 @@ from dray.machine.command import Command
 from dray.machine.confirmations import Checkpointed
 from dray.machine.groups.beats import SetTarget
 from dray.machine.groups.classic import ClassicGroup
-from dray.machine.groups.codes import GroupCode, Removed, Waiting
+from dray.machine.groups.codes import GroupCode, Joined, Removed, Waiting
 from dray.machine.groups.commands import EndPhase, JoinClassic, Removal, RemovalRow, RemoveMembers
 from dray.machine.groups.consumer import ConsumerGroup
 from dray.machine.groups.names import InstanceId, MemberId
@@ -73,6 +73,7 @@ class Ledger:
         self._truth = cluster.truths[domain_of_group(group, cluster.truth.machine.head.group_domains)]
         self._answers: dict[MemberId, _Answer] = {}
         self._owners: dict[tuple[int, int], str] = {}
+        self._wishes: dict[tuple[int, MemberId], bytes] = {}
         self._newest = -1
         """The newest generation that anybody was told."""
         self._acked: dict[int, int] = {}
@@ -129,6 +130,16 @@ class Ledger:
         """Somebody was told of a generation."""
         self._newest = max(self._newest, generation)
         self.generations = max(self.generations, generation)
+
+    def joined(self, joined: Joined, wish: bytes) -> None:
+        """A member is in a generation with what it said; its leader hears just that of it (G2)."""
+        said = [(joined.member, wish), *((one.member, one.metadata) for one in joined.members)]
+        for member, metadata in said:
+            known = self._wishes.setdefault((joined.generation, member), metadata)
+            self.world.check(
+                known == metadata, "a leader heard something else than its member said", member=member,
+                generation=joined.generation,
+            )  # fmt: skip
 
     def assigned(self, generation: int, client: str, partitions: list[int]) -> None:
         """A client was told what it reads in a generation; an instance that starts again is the same client."""

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from random import Random
-from typing import Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from dray.errors import DrayError
 from dray.groups.classic import Caller, Join, Sync
@@ -29,7 +29,6 @@ GROUP: Final = "readers"
 BEAT_S: Final = 2.0
 PATIENCE_S: Final = 6.0
 """How long a member waits for most answers."""
-PROTOCOL: Final = "range"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +174,8 @@ class ModelMember:
 class ClassicMember(ModelMember):
     """A member of a classic group that gives up all it has in each rebalance (eager)."""
 
+    protocol: ClassVar[str] = "range"
+
     def __init__(self, cluster: Cluster, ledger: Ledger, habits: Habits) -> None:
         super().__init__(cluster, ledger, habits)
         self.generation = -1
@@ -184,8 +185,17 @@ class ClassicMember(ModelMember):
         instance = self.habits.instance
         return Caller(group=GROUP, member=self.id, instance=None if instance is None else InstanceId(instance))
 
+    @property
+    def must_join(self) -> bool:
+        return self.generation < 0
+
+    @property
+    def wish(self) -> bytes:
+        """What the leader shall know of it."""
+        return b""
+
     async def step(self) -> None:
-        if self.generation < 0:
+        if self.must_join:
             await self._join()
             return
         await asyncio.sleep(BEAT_S * (0.8 + 0.4 * self.dice.random()))
@@ -221,9 +231,10 @@ class ClassicMember(ModelMember):
                 raise self.world.violate("a member was told what cannot be", member=self.id, code=code.name)
 
     async def _join(self) -> None:
+        wish = self.wish
         call = Join(
             caller=self.caller, client_id=self.habits.name, client_host="/sim", session_ms=self.habits.session_ms,
-            rebalance_ms=self.habits.rebalance_ms, protocol_type="consumer", protocols=((PROTOCOL, b""),),
+            rebalance_ms=self.habits.rebalance_ms, protocol_type="consumer", protocols=((self.protocol, wish),),
             topics=(TOPIC,), must_know=self.habits.knows_ids, tells_leader=self.dice.random() < 0.5,
         )  # fmt: skip
         patience = self.habits.rebalance_ms / 1_000 + PATIENCE_S
@@ -234,30 +245,36 @@ class ClassicMember(ModelMember):
         if self._told_by is not None:
             self.ledger.answered(self.id, self.habits.session_ms, self._told_by)
         self.ledger.answered_in(joined.generation)
+        self.ledger.joined(joined, wish)
         if self.dice.random() < 0.05 and not self.calm:
             await asyncio.sleep(self.dice.random() * self.habits.rebalance_ms / 1_000 * 1.5)  # slow
         await self._sync(joined)
 
     async def _sync(self, joined: Joined) -> None:
-        rows = self._assignments(joined) if joined.members and not joined.skip_assignment else ()
+        leads = joined.members and not joined.skip_assignment
+        rows = [(member, bytes(parts)) for member, parts in self.share(joined).items()] if leads else []
         call = Sync(
             caller=self.caller, generation=joined.generation, protocol_type=joined.protocol_type,
-            protocol=joined.protocol, assignments=rows,
+            protocol=joined.protocol, assignments=tuple(rows),
         )  # fmt: skip
         patience = self.habits.rebalance_ms / 1_000 + PATIENCE_S
         assignment, _, _ = await self.ask(lambda broker: broker.services.groups.classic.sync(call), patience=patience)
         mine = list(assignment)
         self.ledger.assigned(joined.generation, self.habits.name, mine)
-        self.held = await self.find_offsets(mine)
-        self.generation = joined.generation
+        await self.take(joined.generation, mine)
 
-    def _assignments(self, joined: Joined) -> tuple[tuple[MemberId, bytes], ...]:
+    async def take(self, generation: int, mine: list[int]) -> None:
+        """Read these from now on."""
+        self.held = await self.find_offsets(mine)
+        self.generation = generation
+
+    def share(self, joined: Joined) -> dict[MemberId, list[int]]:
         """As a leader: every partition to one member, in turn."""
         members = [one.member for one in joined.members]
         shares: dict[MemberId, list[int]] = {member: [] for member in members}
         for number in range(self.ledger.partitions):
             shares[members[(number + joined.generation) % len(members)]].append(number)
-        return tuple((member, bytes(share)) for member, share in shares.items())
+        return shares
 
     async def _leave(self) -> None:
         caller = self.caller

@@ -2,8 +2,9 @@
 
 Checked: a target leaves no partition without a member, and gives none to two
 (G8, GA1); a topic, which only grows here, never gets smaller (G8); nobody's
-epoch moves while it has to let go of something (G7); who is removed because it
-did not had its whole time for it (GS3).
+epoch moves while it has to let go of something (G7); who begins to wait waits
+for what somebody else owns (G6); who is removed because it did not let go had
+its whole time for it (GS3).
 """
 
 from typing import Final, NamedTuple
@@ -35,6 +36,8 @@ class Standings:
         self._world = world
         self._sizes: dict[str, int] = {}
         self._owing: dict[MemberId, _Debt] = {}
+        self._waiting: set[tuple[MemberId, int]] = set()
+        """Who waits for what others own, since which epoch."""
 
     def look(self, group: ConsumerGroup) -> None:
         """After an entry."""
@@ -49,6 +52,21 @@ class Standings:
                 owing[member.id] = debt = self._owing.get(member.id, begun)
                 self._check_epoch(member, debt.epoch)
         self._owing = owing
+        waiting = {one.id: one for one in group.members.values() if one.state is MemberState.UNRELEASED}
+        now = {(one.id, one.epoch) for one in waiting.values()}
+        for name, _ in sorted(now - self._waiting):
+            self._check_wait(group, waiting[name])
+        self._waiting = now
+
+    def _check_wait(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        owned = [
+            topic
+            for other in group.members.values()
+            if other is not member
+            for topic, mask in [*masks_of(other.assigned).items(), *masks_of(other.revoking).items()]
+            if mask & member.target.get(topic, 0)
+        ]
+        self._world.check(bool(owned), "a member waits for what nobody else owns", member=member.id)
 
     def _check_epoch(self, member: ConsumerMember, epoch: int) -> None:
         away = member.epoch < 0

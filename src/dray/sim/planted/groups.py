@@ -12,13 +12,13 @@ from dray.machine.groups import told
 from dray.machine.groups.beats import SetTarget
 from dray.machine.groups.classic import ClassicGroup
 from dray.machine.groups.codes import GroupCode
-from dray.machine.groups.commands import Rehome
+from dray.machine.groups.commands import JoinClassic, Rehome
 from dray.machine.groups.consumer import ConsumerGroup
 from dray.machine.groups.group import Moment
 from dray.machine.groups.masks import Masks, held
 from dray.machine.groups.names import MemberId
 from dray.machine.groups.reconcile import Holding, MemberState, Next, Standing, release
-from dray.machine.groups.roster import Preparing, Roster
+from dray.machine.groups.roster import ClassicMember, Preparing, Roster
 from dray.machine.groups.subscriptions import Subscriptions
 from dray.machine.names import SessionId, TopicId
 from dray.machine.offsets import CommitOffsets
@@ -107,7 +107,19 @@ def in_any_generation(group: Roster, member: MemberId, instance: str | None, gen
     return GroupCode.ACCEPTED if past else code
 
 
+def keeps_its_wish(self: ClassicGroup, member: ClassicMember, call: JoinClassic) -> None:
+    """What a member says of itself counts when it joins for the first time only."""
+
+
 # -- consumer groups ---------------------------------------------------------
+
+_ADVANCE: Final = rules._advance
+
+
+def own_is_anothers(member: Holding, standing: Standing, said: Masks | None) -> Next:
+    """What a member lets go of counts as somebody else's, although it is to have it again."""
+    return _ADVANCE(replace(member, revoking={}), standing, said)
+
 
 _MAY_COMMIT_AT: Final = ConsumerGroup.may_commit
 

@@ -33,6 +33,7 @@ from dray.replica.fold import InlineFolder
 from dray.replica.writer import Timing
 from dray.sim.brokers import SETTINGS, TOPIC, Broker, Cluster
 from dray.sim.consumers import ConsumerMember
+from dray.sim.cooperative import CooperativeMember
 from dray.sim.ledger import Ledger
 from dray.sim.members import BEAT_S, GROUP, ClassicMember, Habits, ModelMember
 from dray.sim.nemesis import Nemesis, crash, half_open, partition, pause, rough_weather
@@ -89,6 +90,11 @@ def clients() -> list[Habits]:
 async def classic(world: World) -> None:
     """G1-G5, G9, G10, GS1-GS4, R-169"""
     await play(world, ClassicMember, is_stable=lambda ledger: _is_stable(ledger.classic))
+
+
+async def cooperative(world: World) -> None:
+    """G1-G5, G9, G10, GS1-GS4, R-169"""
+    await play(world, CooperativeMember, is_stable=lambda ledger: _is_stable(ledger.classic))
 
 
 async def consumer(world: World) -> None:
@@ -217,7 +223,11 @@ async def rest(world: World, ledger: Ledger) -> None:
     world.check(ledger.generations > 3, "hardly anything happened: the run proves nothing", seen=ledger.generations)
 
 
-BY_NAME: Final[dict[str, Scenario]] = {"groups-classic": classic, "groups-consumer": consumer}
+BY_NAME: Final[dict[str, Scenario]] = {
+    "groups-classic": classic,
+    "groups-consumer": consumer,
+    "groups-cooperative": cooperative,
+}
 
 PLANTED: Final[dict[str, Scenario]] = {
     "groups-classic/answered-before-rehome": planted(classic, (ClassicService, "_rehome", bugs.rehome_later)),
@@ -232,6 +242,8 @@ PLANTED: Final[dict[str, Scenario]] = {
     ),
     "groups-classic/dies-with-its-broker": planted(classic, (GroupKeeper, "look_at_home", bugs.gone_at_once)),
     "groups-classic/given-ids-stay": planted(classic, (GroupKeeper, "_look_at_homes", bugs.forgets_given_ids)),
+    "groups-cooperative/keeps-its-first-wish": planted(cooperative, (ClassicGroup, "_update", bugs.keeps_its_wish)),
+    "groups-consumer/own-revoking-is-anothers": planted(consumer, (rules, "_advance", bugs.own_is_anothers)),
     "groups-consumer/no-rehome": planted(consumer, (Homes, "may_answer", bugs.anyone_may_answer)),
     "groups-consumer/sleep-is-silence": planted(consumer, (Timetable, "_catch_up", lambda self, now_ns: None)),
     "groups-consumer/removed-by-anyone": planted(
