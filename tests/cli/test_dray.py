@@ -54,6 +54,7 @@ def test_every_shell_has_its_script(shell):
     assert dray("completion", "tcsh").code == 2
 
 
+@pytest.mark.slow
 def test_bash_completes_commands_options_and_names():
     """The script is sourced by a real bash, which then asks `dray` itself."""
     with broker() as running:
@@ -108,6 +109,7 @@ def on_a_terminal(**variables: str) -> bytes:
     return shown
 
 
+@pytest.mark.slow
 def test_colours_are_for_terminals_that_want_them():
     assert b"\x1b[3" in on_a_terminal() or b"\x1b[1;3" in on_a_terminal()
     assert b"\x1b[3" not in on_a_terminal(NO_COLOR="1")

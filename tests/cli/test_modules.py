@@ -5,6 +5,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.cli.daemon import serving
@@ -53,6 +54,7 @@ def use(bootstrap: str, url: str) -> None:
             assert answer.status == 200
 
 
+@pytest.mark.slow
 def test_a_broker_that_has_served_has_loaded_only_what_it_is_known_to_need(tmp_path):
     """As its memory map and its own table of modules have it: what is loaded late counts too."""
     told = tmp_path / "modules.json"

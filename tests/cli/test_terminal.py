@@ -37,6 +37,7 @@ def read(descriptor: int) -> bytes:
         return b""
 
 
+@pytest.mark.slow
 def test_on_a_terminal_each_event_is_a_line_with_its_sentence(tmp_path):
     ready, logged = on_a_terminal("--data", tmp_path / "data", "--kafka", "0.0.0.0:0", "--http", "0")
     assert re.fullmatch(r"ready kafka=\S+:\d+ http=http://127\.0\.0\.1:\d+/\n", ready)
@@ -50,6 +51,7 @@ def test_on_a_terminal_each_event_is_a_line_with_its_sentence(tmp_path):
     assert "the broker finishes what it has taken and stops" in logged
 
 
+@pytest.mark.slow
 def test_elsewhere_each_event_is_a_json_object_unless_text_is_wanted(tmp_path):
     arguments = ("--kafka", "0", "--http", "0", "--log", "memory:")
     with serving(*arguments) as drayd:

@@ -153,6 +153,7 @@ CRASHES = """
 """
 
 
+@pytest.mark.slow
 def test_a_member_that_is_killed_is_missed_and_replaced(bootstrap: str, name: str) -> None:
     """R-169, R-181."""
     produce(bootstrap, name, 6)

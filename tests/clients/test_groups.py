@@ -27,6 +27,7 @@ def read_all(members: list[Member], rounds: int) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_members_come_go_and_die_and_every_record_is_read(bootstrap: str, name: str, kind: str) -> None:
     """R-172, R-175, R-177, R-190: and whoever takes over goes on where the others were."""

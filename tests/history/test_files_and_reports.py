@@ -262,6 +262,7 @@ def test_a_report_tells_lag_causes_and_what_to_repeat():
     assert report.info_causes == {"send: why": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("story", "code", "said"),
     [
@@ -279,6 +280,7 @@ def test_the_program_prints_the_report_and_exits_by_the_verdict(tmp_path, story,
     assert (ran.returncode, said in ran.stdout) == (code, True)
 
 
+@pytest.mark.slow
 def test_the_program_refuses_what_it_cannot_read(tmp_path):
     for bad in (tmp_path / "absent.jsonl", tmp_path / "bad.jsonl"):
         (tmp_path / "bad.jsonl").write_bytes(b"{}\n")

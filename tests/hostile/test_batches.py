@@ -3,6 +3,8 @@
 import asyncio
 import random
 
+import pytest
+
 from dray.records import Codec, batches, records_of
 from dray.records.codecs import compress, expand
 from tests.durability.daemon import Drayd
@@ -34,6 +36,7 @@ def lying(dice: random.Random) -> bytes:
     return resealed(head[:HEADER] + records)
 
 
+@pytest.mark.slow
 async def test_batches_that_lie_behind_a_right_checksum_do_no_harm(drayd: Drayd) -> None:
     """R-075, R-087, R-088: refused for good or stored whole; what is stored can be read."""
     print(f"seed {SEED}")

@@ -169,6 +169,7 @@ class Cluster:
         return SimpleNamespace(cluster=identity.cluster_id, logs={n: one.log_id for n, one in machines.items()})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("domains", [1, 4])
 async def test_a_first_start_that_was_cut_short_anywhere_goes_on_and_forgets_nothing(domains):
     """ND3, ND5: power is lost at every single call; what a whole start began is there ever after."""

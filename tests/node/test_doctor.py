@@ -27,6 +27,7 @@ async def examined(path) -> dict[str, doctor.Finding]:
     return {found.check: found async for found in doctor.examine(config)}
 
 
+@pytest.mark.slow
 async def test_a_new_place_and_a_running_broker_are_both_healthy(tmp_path):
     fresh = await findings("--data", tmp_path / "new")
     assert {one["state"] for one in fresh.values()} <= {"ok", "warn"}
@@ -36,6 +37,7 @@ async def test_a_new_place_and_a_running_broker_are_both_healthy(tmp_path):
         assert "entries" in live["log"]["saw"]
 
 
+@pytest.mark.slow
 async def test_more_connections_than_files_are_warned_of(tmp_path):
     found = await findings("--data", tmp_path / "new", "--set", "kafka.max_connections=2000000000")
     assert found["limits"]["state"] == "warn"

@@ -139,6 +139,7 @@ def test_a_thousand_topics_are_all_found_without_a_script():
         assert metrics.count("\ndray_topic_bytes{") == 1_000
 
 
+@pytest.mark.slow
 def test_what_a_client_sent_is_shown_as_text_among_the_warnings(tmp_path):
     """HT2: with the real `drayd`; the name of a client is whatever the client says."""
     with serving("--data", tmp_path / "data", "--kafka", "0", "--http", "0") as drayd:
@@ -154,6 +155,7 @@ def test_what_a_client_sent_is_shown_as_text_among_the_warnings(tmp_path):
         assert "script" not in Seen(text).tags
 
 
+@pytest.mark.slow
 def test_metrics_tell_room_sizes_and_the_process(tmp_path):
     with serving("--data", tmp_path / "data", "--kafka", "0", "--http", "0") as drayd:
         producer = Producer({"bootstrap.servers": drayd.kafka})

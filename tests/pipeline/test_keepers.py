@@ -134,6 +134,7 @@ def test_sockets_are_in_the_runtime_directory_of_the_user_where_there_is_one(tmp
         private_directory({})
 
 
+@pytest.mark.slow
 def test_a_keeper_listens_in_the_runtime_directory(directory, tmp_path, monkeypatch):
     runtime = tmp_path / "run"
     runtime.mkdir(mode=0o700)

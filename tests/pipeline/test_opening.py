@@ -8,6 +8,7 @@ from dray.testing import broker
 from tests.pipeline.parts import broker_process, create, make_plan, numbered, produce, read
 
 
+@pytest.mark.slow
 def test_a_log_that_is_kept_elsewhere_is_read_beside_the_broker_and_without_it(tmp_path, driver):
     """ND2, SP5, SP6: the directory says where its log is, to the planner and to the keeper of its pins."""
     data, logs = tmp_path / "data", tmp_path / "logs"

@@ -50,6 +50,7 @@ def path_of(machine, row):
 
 @settings(max_examples=200, deadline=None)
 @given(rows=ROWS, drop=st.integers(0, 20), tasks=st.integers(1, 9), data=st.data())
+@pytest.mark.slow
 def test_a_plan_names_each_row_of_its_span_once_and_where_it_lies(rows, drop, tasks, data):
     """SP1."""
     machine, stream = machine_of(rows)
@@ -87,6 +88,7 @@ def test_a_plan_names_each_row_of_its_span_once_and_where_it_lies(rows, drop, ta
     tasks=st.integers(1, 9),
     data=st.data(),
 )
+@pytest.mark.slow
 def test_no_task_has_more_records_than_it_may_and_each_record_is_in_one(rows, most, tasks, data):
     """SP1."""
     machine, stream = machine_of(rows)

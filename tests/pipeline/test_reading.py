@@ -39,6 +39,7 @@ def running(tmp_path_factory):
         yield directory, started.bootstrap
 
 
+@pytest.mark.slow
 def test_rows_equal_a_consumers_for_every_codec_and_both_timestamp_types(running, driver):
     """R-165, SP1."""
     directory, bootstrap = running
@@ -223,6 +224,7 @@ def test_a_topic_of_many_small_objects_is_read_with_few_requests_at_a_time(runni
     assert max(groups[1:]) == 40
 
 
+@pytest.mark.slow
 def test_a_task_does_not_load_pandas(running, driver):
     """Arrow would, at the first value of Python that it is given: half a second of CPU for each new worker."""
     directory, bootstrap = running
@@ -237,6 +239,7 @@ def test_a_task_does_not_load_pandas(running, driver):
     assert ran.stdout == "3 True False\n", ran.stderr
 
 
+@pytest.mark.slow
 def test_a_closed_directory_is_read_and_a_broker_may_start_on_it(tmp_path, driver):
     with broker(tmp_path) as started:
         produce(started.bootstrap, "closed", numbered(0, 100))
@@ -274,6 +277,7 @@ def test_offsets_outside_the_log_fail_unless_loss_is_allowed(running, driver):
     assert [row.offset for row in read(plan)] == list(range(4, 10))
 
 
+@pytest.mark.slow
 def test_a_damaged_or_missing_object_fails_with_its_name_stream_and_offset(tmp_path, driver):
     """SP3."""
     with broker(tmp_path) as started:

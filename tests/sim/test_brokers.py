@@ -46,6 +46,7 @@ async def one_produce(world, *, break_it):
     return sent
 
 
+@pytest.mark.slow
 def test_a_broker_killed_at_each_step_of_a_produce_leaves_all_or_nothing():
     """T03, R-013, R-014: enumerated, not random; acked is readable, unacked is absent or complete."""
     fates = []
@@ -62,6 +63,7 @@ def test_a_broker_killed_at_each_step_of_a_produce_leaves_all_or_nothing():
     assert fates[-10:] == [Fate.ACKED] * 10, "the steps of a produce were all covered"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["request_lost", "reply_lost", "refused"])
 def test_each_call_of_a_produce_may_be_lost_or_refused_once(fault, monkeypatch):
     """T04, R-006, R-044: no lost ack, nothing twice, whichever call to the log or the store is hit."""

@@ -228,6 +228,7 @@ print(world.fingerprint())
 """
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_trace_in_other_processes_and_under_other_hash_seeds():
     """SM1, SM4: cancellation order of a TaskGroup and sets of futures included."""
     seen = set()

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from dray.sim.nemesis import Fault, Nemesis, clock_drift, clock_jump, crash, partition, pause, rollback, rough_weather
 from dray.sim.network import FAIR, ROUGH
 from dray.sim.process import Life
@@ -45,6 +47,7 @@ def all_faults(world):
     return [*(fault() for fault in FAULTS), rough_weather(ROUGH), rollback(world.log())]
 
 
+@pytest.mark.slow
 def test_every_kind_of_fault_strikes_and_heal_leaves_nothing_broken():
     """SM13"""
     struck = set()

@@ -22,6 +22,7 @@ KEPT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scenario", "seed", "found"), KEPT or [("ordering", "1", "nothing yet")])
 def test_a_seed_that_once_found_something_is_clean_now(scenario, seed, found):
     outcome = simulate(scenario, int(seed))
