@@ -67,6 +67,8 @@ check: $(SETUP)
 	$(BIN)/python -m tools.check_requirements
 	$(BIN)/python -m tools.generate_kafka --check
 	$(BIN)/python -m tools.generate_kafka_support --check
+	$(BIN)/python -m tools.generate_configuration --check
+	$(BIN)/python -m tools.generate_metrics --check
 	$(BIN)/python -m tools.check_extension
 	$(BIN)/python -m tools.fuzz_kernel
 

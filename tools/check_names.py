@@ -127,10 +127,10 @@ def _declared_by(module: str) -> Iterator[Name]:
     now_events, now_metrics = telemetry.declared()
     for name in now_events.keys() - events.keys():
         yield Name(kind="event", name=name, package=owner, description=now_events[name])
-    kinds = {family.name: family.type for family in telemetry.REGISTRY.collect()}
     for name in now_metrics.keys() - metrics.keys():
-        kind = kinds.get(name) or kinds[name.removesuffix("_total")]
-        yield Name(kind=kind, name=name, package=owner, description=now_metrics[name])
+        metric = now_metrics[name]
+        if not metric.alias:
+            yield Name(kind=metric.kind, name=name, package=owner, description=metric.description)
 
 
 def _sections(package: str) -> Mapping[str, type[Section]]:

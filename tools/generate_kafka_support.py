@@ -4,13 +4,11 @@ python -m tools.generate_kafka_support            write the page
 python -m tools.generate_kafka_support --check    fail if the page is not current
 """
 
-import argparse
 import sys
-from pathlib import Path
 
 from dray.servers.kafka.support import APIS, Api
+from tools.pages import main_of
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "kafka-support.md"
 HEAD = """# What Dray speaks of the Kafka protocol
 
 Made by tools/generate_kafka_support.py from `dray.servers.kafka.support`; do not edit.
@@ -52,20 +50,9 @@ def row(api: Api) -> str:
     return f"| {api.key} | {api.name} | {' | '.join(versions)} | {needs or 'nothing'} | {api.note} |\n"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the page is not current")
-    check = parser.parse_args().check
-    text = HEAD + "".join(row(api) for api in sorted(APIS, key=lambda api: api.key)) + TAIL
-    if not check:
-        PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(text)
-        return 0
-    if PAGE.exists() and PAGE.read_text() == text:
-        return 0
-    print(f"not current: {PAGE.name}; run tools/generate_kafka_support.py", file=sys.stderr)
-    return 1
+def page() -> str:
+    return HEAD + "".join(row(api) for api in sorted(APIS, key=lambda api: api.key)) + TAIL
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main_of("generate_kafka_support", "kafka-support.md", page))

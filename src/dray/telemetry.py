@@ -30,7 +30,7 @@ Form: TypeAlias = Literal["auto", "text", "json"]
 REGISTRY: Final = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)  # CPU, memory, open files and start of this process, under their usual names
 _EVENTS: Final[dict[str, str]] = {}
-_METRICS: Final[dict[str, str]] = {}
+_METRICS: "Final[dict[str, Metric]]" = {}
 
 SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 BYTES: Final = tuple(float(1 << shift) for shift in range(10, 28, 2))
@@ -40,6 +40,17 @@ _WARNINGS: "Final[deque[Warned]]" = deque(maxlen=KEPT_WARNINGS)
 _GRAVE: Final = frozenset({"warning", "error", "critical"})
 _WRITING: Final = threading.Lock()
 _APART: Final = frozenset({"timestamp", "level", "event", "local", "exception"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A metric as it was declared."""
+
+    kind: Literal["counter", "gauge", "histogram"]
+    description: str
+    labels: tuple[str, ...]
+    alias: bool = False
+    """Under a name that tools of others look for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,37 +78,38 @@ def event(name: str, description: str) -> Event:
 
 def counter(name: str, description: str, labels: Sequence[str] = ()) -> Counter:
     """Declare a counter; the name ends in `_total`."""
-    _declare(name, description)
+    _declare(name, Metric(kind="counter", description=description, labels=tuple(labels)))
     return Counter(name, description, labels, registry=REGISTRY)
 
 
 def gauge(name: str, description: str, labels: Sequence[str] = ()) -> Gauge:
     """Declare a gauge."""
-    _declare(name, description)
+    _declare(name, Metric(kind="gauge", description=description, labels=tuple(labels)))
     return Gauge(name, description, labels, registry=REGISTRY)
 
 
 def alias(name: str, description: str, labels: Sequence[str] = ()) -> Gauge:
     """Declare a gauge under a name that tools of others look for, beside one of ours."""
+    _declare(name, Metric(kind="gauge", description=description, labels=tuple(labels), alias=True))
     return Gauge(name, description, labels, registry=REGISTRY)
 
 
 def histogram(name: str, description: str, buckets: Sequence[float], labels: Sequence[str] = ()) -> Histogram:
     """Declare a histogram; the name ends in its unit, `_seconds` or `_bytes`."""
-    _declare(name, description)
+    _declare(name, Metric(kind="histogram", description=description, labels=tuple(labels)))
     return Histogram(name, description, labels, buckets=buckets, registry=REGISTRY)
 
 
-def _declare(name: str, description: str) -> None:
+def _declare(name: str, metric: Metric) -> None:
     if name in _METRICS:
         raise ValueError(f"metric declared twice: {name}")
-    if not name.startswith("dray_"):
+    if not metric.alias and not name.startswith("dray_"):
         raise ValueError(f"metric without the dray_ prefix: {name}")
-    _METRICS[name] = description
+    _METRICS[name] = metric
 
 
-def declared() -> tuple[dict[str, str], dict[str, str]]:
-    """All events and all metrics declared by the modules imported so far, with their descriptions."""
+def declared() -> tuple[dict[str, str], dict[str, Metric]]:
+    """All events, with their descriptions, and all metrics declared by the modules imported so far."""
     return dict(_EVENTS), dict(_METRICS)
 
 

@@ -46,7 +46,7 @@ def test_declared_names_are_told_with_their_descriptions():
     telemetry.histogram("dray_test_told_seconds", "Time.", telemetry.SECONDS, ["op"])
     telemetry.event("test.told", "it was told")
     events, metrics = telemetry.declared()
-    assert metrics["dray_test_told_seconds"] == "Time."
+    assert metrics["dray_test_told_seconds"] == telemetry.Metric(kind="histogram", description="Time.", labels=("op",))
     assert events["test.told"] == "it was told"
     assert "dray_test_told_seconds" in {family.name for family in telemetry.REGISTRY.collect()}
 
