@@ -27,9 +27,10 @@ class Shown:
     output: str
 
 
-def shown() -> list[Shown]:
+def shown(text: str | None = None) -> list[Shown]:
+    """The commands of this text, or of the page."""
     found = []
-    for block in _BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+    for block in _BLOCK.findall(PAGE.read_text(encoding="utf-8") if text is None else text):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = part.partition("\n")
             found.append(Shown(command, output))

@@ -6,6 +6,7 @@ Maven fetches the jars on the first call; later calls use the cache.
 """
 
 import contextlib
+import shlex
 import shutil
 import socket
 import struct
@@ -27,6 +28,15 @@ _START_SECONDS: Final = 120.0
 _CLUSTER: Final = "ZHJheS1wZWVyLWthZmthIQ"
 """A Kafka id is 16 bytes in base64; brokers that never meet may have the same."""
 _SHORT_LIVED: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+_TOOLS: Final = {
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-consumer-groups.sh": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-log-dirs.sh": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+}
 
 _POM: Final = f"""<?xml version="1.0" encoding="UTF-8"?>
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -86,6 +96,15 @@ def java_command(*options: str, level: str = "WARN") -> list[str]:
     libs = jars()
     settings = f"-Dlog4j2.configurationFile={libs.parent / f'log4j2-{level}.properties'}"
     return [tool("java", JDK), *options, settings, "-cp", f"{libs}/*"]
+
+
+def write_tools(directory: Path) -> None:
+    """Kafka's command-line tools under the names that its download gives them."""
+    for name, main in _TOOLS.items():
+        script = directory / name
+        command = shlex.join([*java_command("-Xmx256m", *_SHORT_LIVED), main])
+        script.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+        script.chmod(0o755)
 
 
 @contextmanager
