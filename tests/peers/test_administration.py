@@ -8,6 +8,8 @@ import pytest
 
 from dray.testing import broker
 from tests.golden.asking import Asker, batch
+from tests.peers.compat_page import ADMIN, PAGE, admin_table
+from tools.pages import section_of
 from tools.peers.java import java_program
 from tools.peers.kafka import java_command
 from tools.peers.process import PeerError, run
@@ -45,6 +47,11 @@ def test_the_java_admin_client_administers_a_topic(bootstrap: str) -> None:
         "producers": 1,
         "lastSequence": 9,
     }
+
+
+def test_the_java_admin_client_is_told_what_the_page_says(bootstrap: str) -> None:
+    """K-062, E-9: all that it can ask. `python -m tests.peers.compat_page` writes the page again."""
+    assert admin_table(bootstrap) == section_of(PAGE, ADMIN)
 
 
 def test_a_transactional_java_producer_is_refused_at_once_and_told_why(bootstrap: str) -> None:

@@ -1,7 +1,7 @@
 """Small Java programs on Kafka's own client; compiled once, by the hash of their source."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tools.peers.kafka import JDK, VERSION, jars, java_command
@@ -23,17 +23,21 @@ def java_program(
     return run([*command_of(source), *arguments, *settings], stdin=stdin, seconds=seconds)
 
 
-def command_of(source: Path, heap: str = "256m") -> list[str]:
-    """How to run the class that `source` is named after; its arguments follow."""
+def command_of(source: Path, heap: str = "256m", libraries: Sequence[Path] = ()) -> list[str]:
+    """How to run the class that `source` is named after; its arguments follow.
+
+    `libraries` are directories of jars that it needs beside Kafka's.
+    """
     command = java_command(f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-    return [*command[:-1], f"{_compiled(source)}:{jars()}/*", source.stem]
+    path = ":".join(f"{directory}/*" for directory in (jars(), *libraries))
+    return [*command[:-1], f"{_compiled(source, path)}:{path}", source.stem]
 
 
-def _compiled(source: Path) -> Path:
+def _compiled(source: Path, path: str) -> Path:
     text = source.read_bytes()
     digest = hashlib.sha256(VERSION.encode() + text).hexdigest()[:16]
 
     def compile_into(directory: Path) -> None:
-        run([tool("javac", JDK), "-Xlint:all,-processing", "-Werror", "-cp", f"{jars()}/*", "-d", directory, source])
+        run([tool("javac", JDK), "-Xlint:all,-processing", "-Werror", "-cp", path, "-d", directory, source])
 
     return cached(f"java-{source.stem}-{digest}", compile_into)
