@@ -12,6 +12,8 @@ from dray.machine.brokers import BROKER_KEY, Listener
 from dray.machine.brokers import RegisterBroker as Register
 from dray.machine.confirmations import CHECKPOINT_KEY
 from dray.machine.garbage import GARBAGE_KEY, OBJECT_KEY, PIN_KEY, Pin
+from dray.machine.heaps.catalog import HEAP_KEY
+from dray.machine.heaps.shards import SHARD_KEY
 from dray.machine.keys import Shape
 from dray.machine.listing import MACHINE_KEY
 from dray.machine.machine import Machine
@@ -29,7 +31,7 @@ from .world import World
 PARTS = {"#": st.integers(0, 10**20 - 1), "$": st.text(), "%": st.binary(min_size=1, max_size=20)}
 SHAPES = [
     BROKER_KEY, CHECKPOINT_KEY, GARBAGE_KEY, GROUP_OFFSET_KEY, INDEX_KEY, LOG_END_KEY, LOG_START_KEY, MACHINE_KEY,
-    OBJECT_KEY, PARTITION_KEY, PIN_KEY, PRODUCER_KEY, SESSION_KEY, STREAM_KEY, TOPIC_KEY,
+    HEAP_KEY, OBJECT_KEY, PARTITION_KEY, PIN_KEY, PRODUCER_KEY, SESSION_KEY, SHARD_KEY, STREAM_KEY, TOPIC_KEY,
 ]  # fmt: skip
 KEYS = st.sampled_from(SHAPES).flatmap(
     lambda shape: st.tuples(

@@ -126,6 +126,7 @@ def _dump_sections(machine: Machine, out: Writer) -> None:
     out.values([
         machine.position, machine.digest, head.version, head.cluster_id, head.log_id,
         head.domain, head.domains, head.generation, timeline.time_ms, timeline.sure_ms, timeline.pause_end_ms,
+        timeline.running_ms,
     ])  # fmt: skip
     nouns = [noun for noun in machine.nouns if noun.since <= head.version]
     out.values([len(nouns)])
@@ -139,6 +140,7 @@ def _dump_sections(machine: Machine, out: Writer) -> None:
 def _load_sections(machine: Machine, row: Row, source: Reader) -> None:
     timeline = machine.timeline
     timeline.time_ms, timeline.sure_ms, timeline.pause_end_ms = row.number(), row.number(), row.number()
+    timeline.running_ms, timeline.runs = row.number(), True
     left = {noun.name: noun for noun in machine.nouns if noun.since <= machine.version}
     (sections,) = source.ints(1)
     for _ in range(sections):

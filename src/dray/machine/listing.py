@@ -7,7 +7,7 @@ machine or by a service.
 
 from enum import Enum
 from heapq import merge
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -19,6 +19,13 @@ from dray.machine.machine import Machine
 from dray.machine.noun import Fields, Listing, Shown
 
 MACHINE_KEY: Final = Shape("machine")
+
+
+@runtime_checkable
+class Shows(Protocol):
+    """A command that says itself what of it people may see."""
+
+    def shown(self) -> Fields: ...
 
 
 def ls(machine: Machine, prefix: str = ROOT) -> Listing:
@@ -58,6 +65,8 @@ def _render_command(machine: Machine, kind: int, payload: bytes) -> Shown:
             "created_ms": command.created_ms, "zone": command.zone,
             "rows": [dict(row._asdict()) for row in command.rows()],
         }  # fmt: skip
+    if isinstance(command, Shows):
+        return {"type": type(command).__name__} | command.shown()
     fields = _plain(command)
     assert isinstance(fields, dict)
     return {"type": type(command).__name__} | fields
@@ -87,5 +96,6 @@ def _head(machine: Machine) -> Fields:
         "generation": head.generation,
         "position": machine.position, "digest": f"{machine.digest:016x}", "timeMs": machine.time_ms,
         "sureTimeMs": machine.timeline.sure_ms, "pausedUntilMs": machine.timeline.pause_end_ms,
+        "runningMs": machine.timeline.running_ms,
         "nextProducerId": machine.producer_ids.next,
     }  # fmt: skip

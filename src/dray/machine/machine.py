@@ -36,6 +36,8 @@ from dray.machine.generations import Generations
 from dray.machine.group_configs import GroupConfigs
 from dray.machine.groups.groups import Groups
 from dray.machine.head import SUPPORTED, Activate, Genesis, Head
+from dray.machine.heaps.catalog import HeapCatalog
+from dray.machine.heaps.shards import Heaps
 from dray.machine.names import NOBODY, LogId, SessionId
 from dray.machine.noun import Noun
 from dray.machine.offsets import Offsets
@@ -43,7 +45,7 @@ from dray.machine.producer_ids import ProducerIds
 from dray.machine.sessions import Open, SessionKind, Sessions
 from dray.machine.step import Applied, EndReason, Outcome, Step
 from dray.machine.streams import Streams
-from dray.machine.timeline import Timeline
+from dray.machine.timeline import FIRST_WITH_RUNNING_TIME, Timeline
 from dray.machine.topics import Topics
 from dray.machine.verdict import DONE, Refused, Verdict, Why, refused
 
@@ -78,6 +80,10 @@ class Machine:
         self.generations = Generations(self.head, self.streams)
         self.confirmations = Confirmations(self.sessions)
         self.data_domains = DataDomains(self.head, self.sessions)
+        self.heaps = Heaps(self.head, self.timeline, self.sessions, self.objects)
+        self.heap_catalog = HeapCatalog(self.head, self.timeline, self.topics, self.heaps)
+        self.heaps.catalog = self.heap_catalog
+        self.topics.others = self.heap_catalog
         self.nouns = self.all_nouns()
         kinds = [kind for noun in self.nouns for kind in noun.commands]
         self.decoders = Decoders([Genesis, Activate, *kinds])
@@ -88,6 +94,7 @@ class Machine:
         return (
             self.sessions, self.objects, self.streams, self.topics, self.offsets, self.brokers, self.confirmations,
             self.producer_ids, self.groups, self.group_configs, self.generations, self.data_domains,
+            self.heap_catalog, self.heaps,
         )  # fmt: skip
 
     @property
@@ -115,7 +122,7 @@ class Machine:
         if self.head.version > self.supported:
             return Applied(Outcome.HALTED, NOBODY, 0)  # M5
         entry_hash = blake2b(entry, digest_size=16).digest()
-        step = Step(position, NOBODY)
+        step = Step(position, NOBODY, want=want_verdicts)
         applied = self._judge(step, entry, entry_hash, want_verdicts)
         self.position = position
         self._chain(step, entry_hash)
@@ -129,6 +136,7 @@ class Machine:
             applied.named = tuple(step.named)
         applied.ended = tuple(step.ended)
         applied.catalog_changed = step.catalog_changed
+        applied.body_bytes = step.body_bytes
         return applied
 
     def _judge(self, step: Step, entry: bytes, entry_hash: bytes, want_verdicts: bool) -> Applied:
@@ -182,6 +190,7 @@ class Machine:
         self.objects.min_grace_ms = genesis.min_grace_ms
         self.producer_ids.begin()
         self.timeline.begin(time_ms)
+        self.timeline.runs = self.version >= FIRST_WITH_RUNNING_TIME
         self.digest = int.from_bytes(genesis.log_id, "little")  # M4
         return DONE
 
@@ -254,6 +263,9 @@ class Machine:
                 return refused(Why.VERSION, "a live broker or compactor does not support it")  # M12
         self.head.version = command.version
         step.catalog_changed = True
+        if not self.timeline.runs and self.version >= FIRST_WITH_RUNNING_TIME:
+            self.timeline.runs = True
+            self.sessions.begin_running()
         return DONE
 
     def end(self, step: Step, session: SessionId, reason: EndReason) -> None:

@@ -14,7 +14,7 @@ present clock has passed, and nothing of the old log keeps a time of the future.
 
 Invariants
     RN1  In a renewed log nothing that time takes away (committed offsets,
-         groups, producers, dead objects, ended sessions) has a time after the log's.
+         groups, producers, dead objects, ended sessions, messages) has a time after the log's.
     RN2  A renewed log knows where each open stream ended in every generation
          before, so that a consumer finds out what was lost.
 """
@@ -71,3 +71,5 @@ def _set_time(machine: Machine, time_ms: int) -> None:
         topic.opened_ms = [min(opened_ms, time_ms) for opened_ms in topic.opened_ms]
     machine.offsets.cap_times(time_ms)
     machine.groups.cap_times(time_ms)
+    machine.heaps.cap_times(time_ms)
+    machine.heap_catalog.cap_times(time_ms)

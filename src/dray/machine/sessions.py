@@ -51,7 +51,7 @@ from dray.machine.names import MAX_SESSION, SessionId
 from dray.machine.noun import Fields, Listing, stray
 from dray.machine.packing import Reader, Writer
 from dray.machine.step import EndReason, Outcome, SessionEnd, Step
-from dray.machine.timeline import Timeline, proves
+from dray.machine.timeline import FIRST_WITH_RUNNING_TIME, Timeline, proves
 from dray.machine.verdict import DONE, Refused, Verdict, Why, refused
 
 SESSION_KEY: Final = Shape("sessions/#")
@@ -149,6 +149,7 @@ class Session:
     lead_ms: int
     clock_ms: int
     ceiling_ms: int
+    running_base_ms: int = 0
     last_n: int = 0
     last_hash: bytes = b""
     last_position: int = 0
@@ -234,6 +235,11 @@ class Sessions:
         """An executed entry moves machine time (Q7)."""
         self._timeline.advance(writer, claimed_ms, lambda: self.oldest_clock(besides=writer.id))
 
+    def begin_running(self) -> None:
+        """Running time begins with the version that has it, for whoever lives then (Q9)."""
+        for session in self.live.values():
+            session.running_base_ms = self._timeline.running_base_ms(session.clock_ms)
+
     def oldest_clock(self, *, besides: SessionId) -> int | None:
         """The sure time of the other live session that is furthest behind, if there are others."""
         return min((other.clock_ms for other in self.live.values() if other.id != besides), default=None)
@@ -259,6 +265,7 @@ class Sessions:
             lowest_version=command.lowest_version, highest_version=command.highest_version,
             opened_position=step.position, last_position=step.position,
             base_ms=sure_ms + lead_ms, lead_ms=lead_ms, clock_ms=sure_ms, ceiling_ms=sure_ms,
+            running_base_ms=self._timeline.running_base_ms(sure_ms),
         )  # fmt: skip
         self.add(session)
         step.given.append(number)
@@ -363,6 +370,7 @@ class Sessions:
                 s.id, s.name, s.nonce, s.instance, int(s.kind), s.lowest_version, s.highest_version,
                 s.opened_position, s.base_ms, s.lead_ms, s.clock_ms, s.ceiling_ms,
                 s.last_n, s.last_hash, s.last_position, s.newest_wal, s.used_wals.to_bytes(WAL_WINDOW // 8, "little"),
+                *([s.running_base_ms] if version >= FIRST_WITH_RUNNING_TIME else []),
             ])  # fmt: skip
         for _, e in sorted(self.ended.items()):
             out.values([e.id, e.name, e.nonce, int(e.kind), e.reason.value, e.position, e.time_ms])
@@ -378,6 +386,7 @@ class Sessions:
                 opened_position=row.number(), base_ms=row.number(), lead_ms=row.number(), clock_ms=row.number(),
                 ceiling_ms=row.number(), last_n=row.number(), last_hash=row.raw(), last_position=row.number(),
                 newest_wal=row.number(), used_wals=int.from_bytes(row.raw(), "little"),
+                running_base_ms=row.number() if version >= FIRST_WITH_RUNNING_TIME else 0,
             ))  # fmt: skip
         for _ in range(ended):
             row = source.row()

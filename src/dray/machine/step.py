@@ -60,6 +60,8 @@ class Step:
     """The last entry that its writer had applied (Q6)."""
     spare: int = 0
     """Rows that the slices of this entry may still touch (M7)."""
+    want: bool = False
+    """Somebody waits for the verdicts: what only they say is worth putting together."""
     streams: list[StreamId] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
     """Groups in which somebody's wait may have ended."""
@@ -71,6 +73,8 @@ class Step:
     """The offsets and ids that apply gave: they go into the digest (Q6)."""
     ended: list[SessionEnd] = field(default_factory=list)
     catalog_changed: bool = False
+    body_bytes: int = 0
+    """Bodies of messages that the entry carried."""
 
 
 @dataclass(slots=True)
@@ -93,3 +97,5 @@ class Applied:
     ended: tuple[SessionEnd, ...] = ()
     catalog_changed: bool = False
     """A topic, a broker or the active version changed."""
+    body_bytes: int = 0
+    """Bodies of messages in the entry: no checkpoint is due for them, for it holds few of them."""

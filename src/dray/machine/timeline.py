@@ -21,6 +21,13 @@ as one that works is among them. (A dead session holds time back until it is
 expired, which needs no machine time.) A session that is alone is believed:
 nobody can contradict it.
 
+Since version 2 there is a third line for what lasts rather than names a
+moment: *running time*. A session's part of it begins, when it opens, at what
+running time is then, and an entry claims that and what its bounded clock
+moved since; running time is the most that was ever claimed. Opens, leads and
+proofs do not move it, and with no broker alive it stands. So what lasts ends
+late by an outage, and never early, whatever clocks say.
+
 After a jump (an open that moves time by more than a minute, or any entry that
 moves it by more than an hour) retention, expiry and garbage pause until sure
 time has moved one hour further; leads do not shorten that hour.
@@ -31,6 +38,8 @@ Invariants
         live session; only an open may jump: by at most an hour beyond sure
         time, or, alone, as far as the store's date within five minutes or
         an operator vouches for.
+    Q9  Running time never runs back, and moves by no more than what one live
+        session saw pass.
 """
 
 from collections.abc import Callable
@@ -41,6 +50,8 @@ from dray.machine.command import MAX_TIME_MS
 HOUR_MS: Final = 3_600_000
 PROOF_MS: Final = 300_000
 JUMP_MS: Final = 60_000
+FIRST_WITH_RUNNING_TIME: Final = 2
+"""The version of the rules; before it running time stands at 0."""
 
 
 class Line(Protocol):
@@ -49,6 +60,8 @@ class Line(Protocol):
     lead_ms: int
     clock_ms: int
     ceiling_ms: int
+    running_base_ms: int
+    """What is to be added to its clock for running time."""
 
 
 def proves(wall_ms: int, store_date_ms: int, *, accept_clock: bool) -> bool:
@@ -57,14 +70,17 @@ def proves(wall_ms: int, store_date_ms: int, *, accept_clock: bool) -> bool:
 
 
 class Timeline:
-    """Sure time, machine time and the pause after a jump."""
+    """Sure time, machine time, running time and the pause after a jump."""
 
-    __slots__ = ("pause_end_ms", "sure_ms", "time_ms")
+    __slots__ = ("pause_end_ms", "running_ms", "runs", "sure_ms", "time_ms")
 
     def __init__(self) -> None:
         self.time_ms = 0
         self.sure_ms = 0
         self.pause_end_ms = 0
+        self.running_ms = 0
+        self.runs = False
+        """Whether the active version has running time."""
 
     @property
     def paused(self) -> bool:
@@ -102,11 +118,17 @@ class Timeline:
         if clock <= line.clock_ms:
             return
         line.clock_ms = clock
+        if self.runs:
+            self.running_ms = max(self.running_ms, line.running_base_ms + clock)  # Q9
         if clock > self.sure_ms:
             if clock - self.sure_ms > HOUR_MS:
                 self.pause_end_ms = clock + HOUR_MS
             self.sure_ms = clock
         self.time_ms = max(self.time_ms, clock + line.lead_ms)  # Q7
+
+    def running_base_ms(self, clock_ms: int) -> int:
+        """For a line whose clock is there now: it claims nothing yet (Q9)."""
+        return self.running_ms - clock_ms if self.runs else 0
 
     def bounded(self, line: Line, clock_ms: int, others_ms: int | None) -> int:
         """Cut a claim to an hour beyond the others (Q7). The ceiling is kept, so that they are rarely asked."""

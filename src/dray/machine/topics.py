@@ -175,6 +175,12 @@ class OpenStreams(Protocol):
         ...
 
 
+class OtherNames(Protocol):
+    """Who else holds names of the same namespace."""
+
+    def holds_name(self, name: str) -> bool: ...
+
+
 class TopicState(Enum):
     CREATING = 0
     READY = 1
@@ -226,6 +232,7 @@ class Topics:
 
     def __init__(self, head: Head, timeline: Timeline, streams: OpenStreams, producer_ids: ProducerIds) -> None:
         self.all: dict[TopicId, Topic] = {}
+        self.others: OtherNames | None = None
         self._names: dict[str, TopicId] = {}
         self._former: dict[str, None] = {}
         """Names of deleted topics, oldest deletion first; the oldest are forgotten."""
@@ -296,6 +303,8 @@ class Topics:
             return self._again(known, command)
         if command.name in self._names:
             return refused(Why.EXISTS, "a topic has that name")  # T3
+        if self.others is not None and self.others.holds_name(command.name):
+            return refused(Why.EXISTS, "a heap has that name")  # HP1
         if not self._room_for(max(command.partitions, command.total)):
             return refused(Why.LIMIT, "no stream ids are left")
         now = self._timeline.time_ms
@@ -317,6 +326,18 @@ class Topics:
         if topic.name != command.name or topic.state is TopicState.DELETING:
             return refused(Why.EXISTS, "a topic has that id")  # T2
         return _created(topic)
+
+    def holds_name(self, name: str) -> bool:
+        return name in self._names
+
+    def give_stream(self, step: Step, domain: int) -> StreamId | None:
+        """The next id of the counter, for whoever else needs one (T4); None: none is left."""
+        if not self._room_for(1):
+            return None
+        number = stream_id(self._next_stream, domain)
+        self._next_stream += 1
+        step.given.append(number)
+        return number
 
     def _room_for(self, partitions: int) -> bool:
         return self._next_stream + partitions <= MAX_STREAM_COUNTER

@@ -34,6 +34,8 @@ from dray.replica.replica import Replica
 from dray.telemetry import logger
 
 DUE_BYTES: Final = 8 << 20
+DUE_WITH_BODIES: Final = 64 << 20
+"""What the log may grow by, bodies of messages included."""
 KEPT_MS: Final = 3_600_000
 KEPT_BYTES: Final = 256 << 20
 STOP_S: Final = 10.0
@@ -102,7 +104,9 @@ class Checkpointer:
 
     def _is_due(self) -> bool:
         most = max(self._due_bytes, self._letting_go.last_size // 2)
-        return self._replica.bytes_since_checkpoint > most and self._is_maker()
+        since = self._replica.bytes_since_checkpoint
+        due = since > most or since + self._replica.bodies_since_checkpoint > max(most, DUE_WITH_BODIES)
+        return due and self._is_maker()
 
     async def step(self) -> None:
         """Do whatever is due now."""
@@ -130,7 +134,7 @@ class Checkpointer:
     async def make(self) -> None:
         """Make a checkpoint of where the live replica is now, and announce it."""
         position, digest = self._replica.machine.position, self._replica.machine.digest
-        covered = self._replica.bytes_since_checkpoint
+        covered, bodies = self._replica.bytes_since_checkpoint, self._replica.bodies_since_checkpoint
         await self._folder.fold(position)
         made = await self._store.examine(position)  # what counts is what can be read back
         if (made.position, made.digest) != (position, digest):
@@ -145,6 +149,7 @@ class Checkpointer:
         await self._replica.propose(confirmed)
         # Only now: what was not announced is still due.
         self._replica.bytes_since_checkpoint = max(0, self._replica.bytes_since_checkpoint - covered)
+        self._replica.bodies_since_checkpoint = max(0, self._replica.bodies_since_checkpoint - bodies)
         self._newest_mark = max(self._newest_mark, position)
 
     # -- who does what -----------------------------------------------------
@@ -187,7 +192,8 @@ class Checkpointer:
         marks = list(self._replica.machine.confirmations.marks)
         if (newest := self._newest_of_marks()) > self._newest_mark:
             # Another made one: what it covers is not due here any more.
-            self._newest_mark, self._replica.bytes_since_checkpoint = newest, 0
+            self._newest_mark = newest
+            self._replica.bytes_since_checkpoint = self._replica.bodies_since_checkpoint = 0
         # What lies below a confirmed one is of no use to anybody; one that was copied may lie above many marks.
         usable = [mark.position for mark in marks if mark.usable]
         floor = max([*usable, *await self._store.confirmed()], default=0)

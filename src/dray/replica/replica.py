@@ -103,6 +103,8 @@ class Replica:
         )
         self.bytes_since_checkpoint = 0
         """What a start would have to fold now, entries counted too (`ENTRY_COST_BYTES`)."""
+        self.bodies_since_checkpoint = 0
+        """Bodies of messages besides: a checkpoint holds few of them, so it is seldom due for them."""
         self._failure: DrayError | None = None
         self._stopping = False
         self.failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
@@ -316,7 +318,8 @@ class Replica:
             self.fail(TooNew("the active version is above this build: run a newer Dray", version=self.machine.version))
             return
         telemetry.APPLIED.inc()
-        self.bytes_since_checkpoint += len(entry) + ENTRY_COST_BYTES
+        self.bytes_since_checkpoint += len(entry) + ENTRY_COST_BYTES - applied.body_bytes
+        self.bodies_since_checkpoint += applied.body_bytes
         self._digests.remember(position, self.machine.digest)
         self._observe(applied)
         self._writer.applied(applied, mine=mine)
@@ -377,7 +380,7 @@ class Replica:
                 read=self.machine.position,
             )
         self.machine = machine
-        self.bytes_since_checkpoint = 0
+        self.bytes_since_checkpoint = self.bodies_since_checkpoint = 0
         self._digests.clear()
         self._digests.remember(machine.position, machine.digest)
         self._observer.clear()

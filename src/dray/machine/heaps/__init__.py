@@ -1,0 +1,1 @@
+"""Heaps: priority queues with leases, as nouns of the machine."""

@@ -1,0 +1,388 @@
+"""One heap in one domain: what its hot commands do.
+
+The machine chooses what a lease takes when it is applied, so every grant is
+the best ready message of the heap at that place in the log, through any
+number of brokers.
+
+Invariants
+    L10  A batch is taken whole or not at all.
+    L11  Limits are judged when a command is applied.
+"""
+
+from heapq import heappop
+from typing import Final, NamedTuple
+
+from dray.buffers import Buffer
+from dray.machine.heaps.answers import (
+    ALREADY,
+    CLOSED,
+    DEDUP_FULL,
+    DONE,
+    DUPLICATE,
+    FULL,
+    GONE,
+    INLINE_FULL,
+    LOST,
+    MALFORMED,
+    TORN,
+    Enqueued,
+    Granted,
+    GrantedMessage,
+    MessageGiven,
+    Settled,
+)
+from dray.machine.heaps.commands import OpenShard
+from dray.machine.heaps.config import MAX_RETRIES
+from dray.machine.heaps.dedup import Dedup
+from dray.machine.heaps.leases import LeaseHeld, Leases
+from dray.machine.heaps.messages import BODY_COST, Inline, Messages
+from dray.machine.heaps.order import ARRIVAL_SHIFT, KEY_SHIFT, MAX_ARRIVAL, SLOT_MASK
+from dray.machine.heaps.packets import (
+    ATOMIC,
+    ENQUEUE_ROW,
+    IN_OBJECT,
+    MAX_SEQ,
+    RELATIVE,
+    SETTLE_ROW,
+    STAYS,
+    Enqueue,
+    EnqueueRow,
+    Lease,
+    Settle,
+    Settlement,
+)
+from dray.machine.heaps.rows import DELAYED, LEASED, READY, ROW, SIZE
+from dray.machine.heaps.timers import WAKE_LIMIT
+from dray.machine.heaps.tombs import Tombs
+from dray.machine.names import StreamId
+
+INLINE_BYTES: Final = 16 << 20
+"""Of bodies in the state of a domain (HB1)."""
+BODY_OVERHEAD: Final = 64 << 10
+"""What a body may hold besides its payload."""
+MIN_LEASE_MS: Final = 1_000
+MAX_DUE_MS: Final = (1 << 62) - 1
+_ACK: Final = int(Settlement.ACK)
+_NACK: Final = int(Settlement.NACK)
+_RELEASE: Final = int(Settlement.RELEASE)
+_REJECT: Final = int(Settlement.REJECT)
+_EXTEND: Final = int(Settlement.EXTEND)
+_RENEW: Final = int(Settlement.RENEW)
+
+
+class HeapMoment(NamedTuple):
+    """When a command is applied, and what it may touch."""
+
+    now_ms: int
+    """Machine time: for what names a moment."""
+    running_ms: int
+    """Running time: for what lasts."""
+    paused: bool
+    spare: int
+    """Rows that it may touch besides those that it names (M7)."""
+
+
+class Numbers:
+    """The counter of a domain that dedup entries and anonymous messages are numbered from (DD2)."""
+
+    __slots__ = ("next",)
+
+    def __init__(self) -> None:
+        self.next = 1
+
+    def take(self) -> int:
+        number = self.next
+        self.next += 1
+        return number
+
+
+def in_id(number: int) -> int:
+    """What of a number goes into an id: the times of their generations tell equal ones apart (DD2)."""
+    return number & 0xFFFF_FFFF
+
+
+class Shard:
+    """The messages of a heap, who holds them, and what is remembered of those that are gone."""
+
+    def __init__(self, opening: OpenShard, inline: Inline, numbers: Numbers) -> None:
+        self.id: StreamId = opening.shard
+        self.heap_id = opening.heap_id
+        self.partitions = opening.partitions
+        self.revision = opening.revision
+        self.closed = False
+        self.messages = Messages(opening.mode, opening.config, inline)
+        self.leases = Leases()
+        self.dedup = Dedup()
+        self.tombs = Tombs()
+        self.next_arrival = 1
+        self.anonymous = 0
+        """The number of messages without a key, and below it the sequence of the next one."""
+        self.anonymous_seq = 0
+        self._inline = inline
+        self._numbers = numbers
+
+    def configure(self, opening: OpenShard) -> None:
+        self.messages.config = opening.config
+        self.partitions = opening.partitions
+        self.revision = opening.revision
+
+    # -- enqueue -----------------------------------------------------------
+
+    def enqueue(self, command: Enqueue, moment: HeapMoment, place: int) -> Enqueued:
+        """Judge each message; `place` is that of their object, 0: their bodies are here."""
+        rows = list(map(EnqueueRow._make, ENQUEUE_ROW.iter_unpack(command.packed)))
+        if self.closed:
+            return Enqueued([MessageGiven(CLOSED)] * len(rows))
+        if command.flags & ATOMIC:
+            torn = self._torn(command, rows, moment)
+            if torn is not None:
+                return Enqueued([MessageGiven(TORN, torn)] * len(rows))  # L10
+        given: list[MessageGiven] = []
+        at = 0
+        for row in rows:
+            code = self._judge(command, row, moment)
+            body = None
+            if not place:
+                body = command.bodies[at : at + row.length]
+                at += row.length
+            if code is None:
+                given.append(self._take(command, row, body, moment, place))
+            else:
+                given.append(code)
+        return Enqueued(given)
+
+    def _judge(self, command: Enqueue, row: EnqueueRow, moment: HeapMoment) -> MessageGiven | None:
+        """Why a message is not taken (L11). Dedup goes first: a repeat is told so whatever is full by now."""
+        if self._is_malformed(command, row):
+            return MessageGiven(MALFORMED)
+        if row.key:
+            window_ms = self.messages.config.dedup_window_ms
+            known = self.dedup.find(command.keys[row.key - 1], row.seq, moment.running_ms, window_ms)
+            if known is not None:
+                self.messages.totals.duplicates += 1
+                return MessageGiven(DUPLICATE, known.number, known.begun_ms, row.seq)
+        if self.messages.rows.live >= self.messages.config.max_messages or self.next_arrival >= MAX_ARRIVAL:
+            return MessageGiven(FULL)
+        if not command.flags & IN_OBJECT and self._inline.used + row.length + BODY_COST > INLINE_BYTES:
+            return MessageGiven(INLINE_FULL)  # HB1
+        return None
+
+    def _is_malformed(self, command: Enqueue, row: EnqueueRow) -> bool:
+        return (
+            row.partition >= self.partitions
+            or row.length > self.messages.config.max_payload_bytes + BODY_OVERHEAD
+            or row.key > len(command.keys)
+            or not 0 <= row.wait <= MAX_DUE_MS >> 1
+            or not -1 <= row.retries <= MAX_RETRIES
+            or row.seq > MAX_SEQ
+            or (bool(command.flags & IN_OBJECT) and row.position + row.length > command.size)
+        )
+
+    def _take(
+        self, command: Enqueue, row: EnqueueRow, body: Buffer | None, moment: HeapMoment, place: int
+    ) -> MessageGiven:
+        now_ms, messages = moment.now_ms, self.messages
+        number, begun_ms, seq = self.anonymous, now_ms, self.anonymous_seq
+        if row.key:
+            following = in_id(self._numbers.next)
+            key, seq = command.keys[row.key - 1], row.seq
+            known = self.dedup.take(key, seq, now_ms, moment.running_ms, messages.config, following)
+            if known is None:
+                return MessageGiven(DEDUP_FULL)
+            number, begun_ms = known
+            if number == following:
+                self._numbers.take()  # DD2
+        elif not number or seq > MAX_SEQ:
+            number, seq = in_id(self._numbers.take()), 0
+            self.anonymous, self.anonymous_seq = number, 1
+        else:
+            self.anonymous_seq += 1
+        arrival = self.next_arrival
+        self.next_arrival += 1
+        due_ms = row.wait and (now_ms + row.wait if row.flags & RELATIVE else row.wait)
+        delayed = due_ms > now_ms
+        packed = (
+            DELAYED if delayed else READY, row.flags & STAYS, row.partition, 0,
+            messages.config.max_retries if row.retries < 0 else row.retries, row.length, row.position, number,
+            row.priority, arrival, place, now_ms, due_ms if delayed else 0, seq, begun_ms,
+        )  # fmt: skip
+        slot = messages.add(packed, None if body is None else bytes(body), due_ms, messages.rank(row.priority), arrival)
+        messages.totals.enqueued += 1
+        return MessageGiven(slot, number, begun_ms, seq)
+
+    def _torn(self, command: Enqueue, rows: list[EnqueueRow], moment: HeapMoment) -> int | None:
+        """The first message that would be refused, of a batch that is taken whole or not at all."""
+        config, fresh, keyed, size = self.messages.config, 0, 0, 0
+        seen: set[tuple[int, int]] = set()
+        for index, row in enumerate(rows):
+            if self._is_malformed(command, row):
+                return index
+            if row.key:
+                key = command.keys[row.key - 1]
+                known = self.dedup.find(key, row.seq, moment.running_ms, config.dedup_window_ms)
+                if known is not None or (row.key, row.seq) in seen:
+                    continue
+                seen.add((row.key, row.seq))
+                keyed += 1
+                if not self.dedup.has_room(key, keyed, moment.running_ms, config):
+                    return index
+            fresh += 1
+            size += row.length + BODY_COST
+            full = len(self.messages.rows) + fresh > config.max_messages or self.next_arrival + fresh > MAX_ARRIVAL
+            if full or (not command.flags & IN_OBJECT and self._inline.used + size > INLINE_BYTES):
+                return index
+        return None
+
+    # -- lease -------------------------------------------------------------
+
+    def lease(self, command: Lease, moment: HeapMoment, *, want: bool) -> tuple[Granted, int]:
+        """The best messages there are, for one consumer (L5), and what is left of the spare rows.
+
+        Of a follower nobody wants to know which messages they are.
+        """
+        config, totals = self.messages.config, self.messages.totals
+        if self.closed:
+            return Granted([]), moment.spare
+        spare = moment.spare - self.wake(moment, min(WAKE_LIMIT, moment.spare))
+        room = min(
+            0 if config.paused else command.limit,
+            config.max_inflight - len(self.leases),
+            config.max_leases_per_consumer - self.leases.held_by(command.holder),
+        )
+        if room <= 0:
+            return Granted([]), spare
+        granted: list[GrantedMessage] | None = [] if want else None
+        slots, spare = self._best(command, moment, room, spare, granted)
+        if not slots:
+            return Granted([]), spare
+        lease_ms = min(max(command.visibility_ms, MIN_LEASE_MS), config.max_lease_ms)
+        deadline_ms = moment.running_ms + lease_ms
+        self.leases.grant(slots, LeaseHeld(command.nonce, deadline_ms, moment.running_ms, command.holder))  # L1
+        totals.granted += len(slots)
+        for slot in slots if self.messages.settled else ():
+            self.messages.settled.pop(slot, None)
+        return Granted(granted or [], lease_ms), spare
+
+    def _best(
+        self, command: Lease, moment: HeapMoment, room: int, spare: int, granted: list[GrantedMessage] | None
+    ) -> tuple[list[int], int]:
+        """Take messages off `ready`: they are leased next. Those past their time are not granted, but dropped."""
+        messages, rows, rank = self.messages, self.messages.rows, self.messages.rank
+        edge = (rank(command.worst) + 1) << KEY_SHIFT
+        ttl_ms = messages.config.message_ttl_ms
+        cutoff_ms = moment.now_ms - ttl_ms if ttl_ms and not moment.paused else -1
+        slots: list[int] = []
+        entries, data, unpack, bodies = messages.ready.entries, rows.data, ROW.unpack_from, messages.bodies
+        while len(slots) < room and entries and (entry := entries[0]) < edge:
+            slot = entry & SLOT_MASK
+            (state, flags, partition, attempts, retries, length, position, number, priority, arrival, place,
+             enqueued_ms, _, seq, begun_ms) = unpack(data, slot * SIZE)  # fmt: skip
+            counts = state == READY and rank(priority) << KEY_SHIFT | arrival << ARRIVAL_SHIFT | slot == entry
+            if counts and enqueued_ms > cutoff_ms:
+                heappop(entries)
+                data[slot * SIZE] = LEASED
+                slots.append(slot)
+                if granted is not None:
+                    granted.append(GrantedMessage._make((
+                        slot, arrival, priority, attempts, partition, flags, number, begun_ms, seq, enqueued_ms,
+                        retries, place, position, length, bodies.get(slot),
+                    )))  # fmt: skip
+                continue
+            if not spare:
+                break
+            spare -= 1  # M7
+            self._pass_over(slot, is_old=counts)
+        rows.counts[READY] -= len(slots)
+        rows.counts[LEASED] += len(slots)
+        return slots, spare
+
+    def _pass_over(self, slot: int, *, is_old: bool) -> None:
+        """The first entry of `ready` is stale, or its message is past its time."""
+        self.messages.ready.pop()
+        if is_old:
+            self.messages.totals.dropped += 1
+            self.messages.remove(slot)
+        else:
+            self.messages.ready.stale -= 1
+
+    # -- settle ------------------------------------------------------------
+
+    def settle(self, command: Settle, moment: HeapMoment) -> Settled:
+        if self.closed:
+            return Settled([GONE] * (len(command.packed) // SETTLE_ROW.size), {})
+        codes: list[int] = []
+        left_ms: dict[int, int] = {}
+        find, arrival_at = self.leases.find, self.messages.rows.arrival
+        for index, (kind, slot, arrival, nonce, argument) in enumerate(SETTLE_ROW.iter_unpack(command.packed)):
+            held = find(slot, nonce, moment.running_ms)  # L2
+            if held is None or arrival_at(slot) != arrival:
+                codes.append(self._settled_before(kind, slot, arrival, nonce))
+            elif kind == _ACK:
+                self.leases.end(slot)
+                self.tombs.add(arrival, nonce, moment.running_ms)
+                self.messages.totals.acked += 1
+                self.messages.remove(slot)
+                codes.append(DONE)
+            elif kind in (_EXTEND, _RENEW):
+                left_ms[index] = self._prolong(slot, held, kind, argument, moment.running_ms)
+                codes.append(DONE)
+            elif kind in (_NACK, _RELEASE, _REJECT):
+                codes.append(self._end(slot, kind, argument, nonce, command.notes.get(index), moment))
+            else:
+                codes.append(GONE)
+        return Settled(codes, left_ms)
+
+    def _end(self, slot: int, kind: int, argument: int, nonce: bytes, note: str | None, moment: HeapMoment) -> int:
+        """A delivery ended without an ack."""
+        messages, now_ms = self.messages, moment.now_ms
+        self.leases.end(slot)
+        messages.settled[slot] = (nonce, kind)
+        if note:
+            messages.notes[slot] = note
+        argument = min(argument, MAX_DUE_MS >> 1)
+        if kind == _NACK:
+            return messages.fail(slot, now_ms, argument)
+        if kind == _REJECT:
+            return messages.reject(slot, now_ms)
+        messages.come_back(slot, now_ms + max(0, argument), now_ms)
+        return DONE
+
+    def _settled_before(self, kind: int, slot: int, arrival: int, nonce: bytes) -> int:
+        """The token is not the live one: was it, and did it say the same (L4)?"""
+        if kind == _ACK:
+            knows = self.tombs.knows(arrival, nonce)
+            if knows is not None:
+                return ALREADY if knows else LOST
+        elif self.messages.settled.get(slot) == (nonce, kind):
+            return ALREADY
+        return LOST if 0 < arrival < self.next_arrival else GONE
+
+    def _prolong(self, slot: int, held: LeaseHeld, kind: int, argument: int, running_ms: int) -> int:
+        """Later, at most by what a lease may last, and never earlier; what is left of it."""
+        wanted_ms = (held.deadline_ms if kind == _EXTEND else running_ms) + argument
+        latest_ms = held.granted_ms + self.messages.config.max_lease_ms
+        deadline_ms = max(held.deadline_ms, min(wanted_ms, latest_ms))
+        if deadline_ms != held.deadline_ms:
+            self.leases.prolong(slot, deadline_ms)
+        return deadline_ms - running_ms
+
+    # -- time --------------------------------------------------------------
+
+    def wake(self, moment: HeapMoment, limit: int) -> int:
+        """Make ready what is due, then end the leases that are over."""
+        done = self.messages.wake(moment.now_ms, limit)
+        for slot in self.leases.over(moment.running_ms, limit - done):
+            self.leases.end(slot)
+            self.messages.totals.expired += 1
+            self.messages.fail(slot, moment.now_ms)
+            done += 1
+        return done
+
+    def tick(self, moment: HeapMoment, limit: int) -> int:
+        """Also forget what was kept for long enough; by machine time only while it is sure (Q7)."""
+        done = self.wake(moment, limit)
+        self.tombs.expire(moment.running_ms)
+        done += self.dedup.expire(moment.running_ms, self.messages.config.dedup_window_ms, limit - done)
+        if not moment.paused:
+            done += self.messages.forget_dead(moment.now_ms, limit - done)
+        return done
