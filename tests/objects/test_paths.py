@@ -1,12 +1,22 @@
 """Names of objects."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.objects.paths import ZONE_BYTES_MAX, BadName, WalName, check_name, check_prefix
+from dray.objects.paths import (
+    ZONE_BYTES_MAX,
+    BadName,
+    ParquetName,
+    WalName,
+    check_name,
+    check_prefix,
+    is_given_once,
+    owner_of,
+)
 
 ZONES = st.text(max_size=ZONE_BYTES_MAX).filter(lambda zone: len(zone.encode(errors="replace")) <= ZONE_BYTES_MAX)
 NAMES = st.builds(
@@ -44,6 +54,39 @@ def test_the_parser_takes_only_what_the_builder_makes(text: str) -> None:
     except BadName:
         return
     assert name.path() == text
+
+
+FILES = st.builds(
+    ParquetName,
+    topic_id=st.binary(min_size=16, max_size=16),
+    partition=st.integers(0, (1 << 31) - 1),
+    domain=st.integers(0, (1 << 32) - 1),
+    day=st.dates(),
+    file_id=st.binary(min_size=16, max_size=16),
+)
+
+
+@given(FILES)
+def test_the_name_of_a_file_says_whose_it_is(name: ParquetName) -> None:
+    """R-025, O4, O5: a topic's id, since its name may be too long for a path."""
+    path = name.path()
+    assert ParquetName.parse(path) == name
+    assert check_name(path) == path
+    assert is_given_once(path)
+    assert owner_of(path) == (name.domain, name.file_id)
+    for wrong in (path.replace("partition=", "partition=0"), path.upper(), path + "x", path.replace("/date=", "/day=")):
+        with pytest.raises(BadName):
+            owner_of(wrong)
+
+
+def test_the_path_of_a_file_is_what_the_format_says() -> None:
+    """R-025"""
+    name = ParquetName.of(topic_id=b"t" * 16, partition=7, domain=2, created_ms=0, file_id=bytes(range(16)))
+    folder = "compaction/v1/topic=74747474747474747474747474747474/partition=7/domain=2/date=1970/01/01"
+    assert name.path() == f"{folder}/000102030405060708090a0b0c0d0e0f.parquet"
+    for bad in ({"topic_id": b"t"}, {"partition": -1}, {"partition": 1 << 31}, {"domain": -1}, {"file_id": b""}):
+        with pytest.raises(BadName):
+            replace(name, **bad).path()
 
 
 @pytest.mark.parametrize(

@@ -6,22 +6,29 @@ The machine counts the rows that name each object, so whether one is alive is
 exact at every position and needs no listing of a bucket. Each step is a
 command, so any broker goes on where a crashed one stopped.
 
+A file that a table may name counts one more: the table's own, which ends when
+a compactor has seen that no snapshot reaches it. Brokers know nothing of the
+catalog, and need not.
+
 What is known of an object besides is in `dray.machine.objects`.
 
 Invariants
     X1  An object is dead exactly when no row names it: at the position and
         machine time at which its last row went, or at once if none was
-        accepted. The dead do not come back.
+        accepted; of a file, when its table has let go of it besides. The dead
+        do not come back.
     X2  `MarkDeleting` takes only objects that are dead, whose grace is over
         by machine time, and that no live pin may still need; never while
         time is paused, and never hastier than the domain's minimum.
     X3  A pin keeps every object that died at or after its position; it ends
         with its session.
     X4  Only what was marked deleting may be gone; to say so again is harmless.
+    X7  A table lets go only of files that no row and no task names: whatever
+        the index still shows, the table may show as well.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import merge
 from typing import Annotated, ClassVar, Final
 
@@ -83,6 +90,18 @@ class Gone(Packed, frozen=True, kw_only=True):
         return max(1, len(self.objects))
 
 
+class ReleaseFiles(Packed, frozen=True, kw_only=True):
+    """No snapshot of their table reaches these files, and none ever will: only a compactor can know."""
+
+    number = 54
+    since = 2
+
+    objects: Annotated[tuple[ObjectField, ...], Meta(max_length=MAX_ROWS)]
+
+    def needs(self) -> int:
+        return max(1, len(self.objects))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pinned(Verdict):
     """Whatever was alive at `position` stays in the store while the pin lives."""
@@ -93,6 +112,13 @@ class Pinned(Verdict):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marked(Verdict):
     """The objects that may be deleted now; the others named were not due."""
+
+    objects: tuple[ObjectId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesReleased(Verdict):
+    """The files that died by it; the others are named by a row or a task, or were no longer the table's (X7)."""
 
     objects: tuple[ObjectId, ...]
 
@@ -111,7 +137,7 @@ class Objects(ObjectTable):
 
     name: ClassVar[str] = "objects"
     since: ClassVar[int] = 1
-    commands: ClassVar[tuple[type[Command], ...]] = (Pin, Unpin, MarkDeleting, Gone)
+    commands: ClassVar[tuple[type[Command], ...]] = (Pin, Unpin, MarkDeleting, Gone, ReleaseFiles)
 
     def __init__(self, head: Head, timeline: Timeline) -> None:
         super().__init__(head)
@@ -143,6 +169,8 @@ class Objects(ObjectTable):
                 return self._mark(command)
             case Gone():
                 return self._forget(command)
+            case ReleaseFiles():
+                return self._release_files(step, command)
             case _:
                 return stray(command)
 
@@ -168,6 +196,10 @@ class Objects(ObjectTable):
     def deleting(self, limit: int) -> list[ObjectId]:
         """Objects whose deletion was begun and not yet reported."""
         return [number for number, death in self.dead.items() if death.deleting][:limit]
+
+    def only_in_table(self) -> Iterator[ObjectId]:
+        """Files that no row and no task names any more: to be taken out of their table, and then released."""
+        return (number for number, file in self.files.items() if file.held and self.rows(number) == 1)
 
     def die(self, step: Step, number: ObjectId) -> None:
         """No row names an object (X1)."""
@@ -213,6 +245,16 @@ class Objects(ObjectTable):
                 self._clear(number)
         return DONE
 
+    def _release_files(self, step: Step, command: ReleaseFiles) -> Verdict:
+        released = []
+        for number in command.objects:
+            file = self.files.get(number)
+            if file is not None and file.held and self.rows(number) == 1:  # X7
+                self.files[number] = replace(file, held=False)
+                self.release(step, (number,))  # X1
+                released.append(number)
+        return FilesReleased(objects=tuple(released))
+
     def dump(self, out: Writer, version: int) -> None:
         out.values([self.next, self.min_grace_ms, len(self._origins), len(self.dead), len(self.pins)])
         self._dump_origins(out, version)
@@ -221,6 +263,7 @@ class Objects(ObjectTable):
         for (session, pin), position in sorted(self.pins.items()):
             out.values([session, pin, position])
         self._dump_blocks(out, version)
+        self._dump_files(out, version)
 
     def load(self, source: Reader, version: int) -> None:
         following, self.min_grace_ms, origins, dead, pins = source.ints(5)
@@ -234,6 +277,7 @@ class Objects(ObjectTable):
             key = SessionId(row.number()), row.text()
             self.pins[key] = row.number()
         self._load_blocks(source, version)
+        self._load_files(source, version)
 
     def show(self, prefix: str) -> Listing:
         pins: Listing = (
@@ -254,7 +298,15 @@ class Objects(ObjectTable):
 
 
 def _fields(owner: StoredObject) -> Fields:
-    return {
+    fields: Fields = {
         "walId": owner.wal_id.hex(), "object": owner.id, "sizeBytes": owner.size, "createdAt": owner.created_ms,
         "zone": owner.zone, "rows": owner.rows,
     }  # fmt: skip
+    if owner.file is not None:
+        fields |= {
+            "fileType": owner.kind.name, "parquetPath": owner.path(), "streamId": owner.file.stream,
+            "startOffset": owner.file.start, "endOffset": owner.file.end, "recordCount": owner.file.records,
+            "minTimestampMs": owner.file.min_timestamp_ms, "maxTimestampMs": owner.file.max_timestamp_ms,
+            "inTable": owner.file.held,
+        }  # fmt: skip
+    return fields

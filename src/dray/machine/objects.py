@@ -7,10 +7,12 @@ of its objects is gone; one object that lives on keeps its block.
 What many objects share is kept once and is their *origin*: kind, log id and
 zone. So a kind costs no byte of a record, and a name is put together from the
 origin, the session and counter that made the object, and its creation time.
-When an object may be deleted is decided in `dray.machine.garbage`.
+When an object may be deleted is decided in `dray.machine.garbage`; what is
+known of a file of one stream besides is in `dray.machine.table_files`.
 
 Invariants
-    X5  A WAL id is committed at most once, so no two records share an object.
+    X5  A WAL id is committed at most once, and so is the id of a file as long
+        as it is known: no two records share an object.
     X6  What a record says of its object never changes until it is gone, and
         then says nothing: its number is never given again.
 """
@@ -22,8 +24,9 @@ from typing import Final, NamedTuple
 
 from dray.errors import Corrupt
 from dray.machine.head import Head
-from dray.machine.names import LogId, ObjectId, SessionId, WalId, wal_id
+from dray.machine.names import LogId, ObjectId, SessionId, WalId, parse_wal_id, wal_id
 from dray.machine.packing import Reader, Writer
+from dray.machine.table_files import TableFile, dump_files, load_files
 from dray.objects.paths import ObjectKind, object_path
 
 BLOCK_BITS: Final = 6
@@ -58,12 +61,17 @@ class StoredObject:
     created_ms: int
     zone: str
     rows: int
+    """That name it; a task and a table that hold a file count as one each."""
+    file: TableFile | None = None
+    """Of a file of one stream alone."""
 
     def path(self) -> str:
         """Its name in the store."""
         return object_path(
-            self.kind, zone=self.zone, domain=self.domain, created_ms=self.created_ms, object_id=self.wal_id
-        )
+            self.kind, zone=self.zone, domain=self.domain, created_ms=self.created_ms, object_id=self.wal_id,
+            topic_id=b"" if self.file is None else self.file.topic_id,
+            partition=0 if self.file is None else self.file.partition,
+        )  # fmt: skip
 
 
 class ObjectColumns(NamedTuple):
@@ -101,6 +109,9 @@ class ObjectTable:
         self._head = head
         self.next = ObjectId(0)
         self.count = 0
+        self.files: dict[ObjectId, TableFile] = {}
+        """What is known of files besides; thousands, where rows are millions."""
+        self._file_ids: set[tuple[LogId, SessionId, int]] = set()
         self._blocks: dict[int, _Block] = {}
         self._origins: list[Origin] = []
         self._origin_numbers: dict[tuple[ObjectKind, LogId, str], int] = {}
@@ -128,6 +139,31 @@ class ObjectTable:
         self.count += 1
         return number
 
+    def record_file(
+        self, file: TableFile, *, session: SessionId, counter: int, size: int, created_ms: int, rows: int
+    ) -> ObjectId:
+        """The same for a file of one stream, written by a session of this log (X5)."""
+        number = self.record(
+            ObjectKind.PARQUET, log_id=self._head.log_id, session=session, counter=counter, size=size,
+            created_ms=created_ms, zone="", rows=rows,
+        )  # fmt: skip
+        self.files[number] = file
+        self._file_ids.add((self._head.log_id, session, counter))
+        return number
+
+    def has_file(self, session: SessionId, counter: int) -> bool:
+        """Is a file of this id known (X5)?"""
+        return (self._head.log_id, session, counter) in self._file_ids
+
+    def kind(self, number: int) -> ObjectKind:
+        """How the records lie in a known object."""
+        block = self._blocks[number >> BLOCK_BITS]
+        return self._origins[block.origins[number & (BLOCK - 1)]].kind
+
+    def rows(self, number: int) -> int:
+        """How many name a known object."""
+        return self._blocks[number >> BLOCK_BITS].rows[number & (BLOCK - 1)]
+
     def find(self, number: ObjectId) -> StoredObject | None:
         """The record of an object that is not gone."""
         block = self._blocks.get(number >> BLOCK_BITS)
@@ -139,6 +175,7 @@ class ObjectTable:
             id=number, kind=kind, domain=self._head.domain,
             wal_id=wal_id(log_id, SessionId(block.sessions[slot]), block.counters[slot]),
             size=block.sizes[slot], created_ms=block.created[slot], zone=zone, rows=block.rows[slot],
+            file=self.files.get(number),
         )  # fmt: skip
 
     def columns(self, numbers: Collection[int]) -> ObjectColumns:
@@ -189,8 +226,11 @@ class ObjectTable:
         """What the objects of an origin share."""
         return self._origins[number]
 
-    def created_ms(self, number: int) -> int:
-        """When a known object was written."""
+    def arrived_ms(self, number: int) -> int:
+        """When the records of a known object came: a file of many is as old as what it was made from."""
+        file = self.files.get(ObjectId(number))
+        if file is not None:
+            return file.arrived_ms
         return self._blocks[number >> BLOCK_BITS].created[number & (BLOCK - 1)]
 
     def all(self) -> Iterator[StoredObject]:
@@ -221,6 +261,10 @@ class ObjectTable:
 
     def _clear(self, number: ObjectId) -> None:
         block = self._blocks[number >> BLOCK_BITS]
+        if self.files.pop(number, None) is not None:
+            slot = number & (BLOCK - 1)
+            log_id = self._origins[block.origins[slot]].log_id
+            self._file_ids.discard((log_id, SessionId(block.sessions[slot]), block.counters[slot]))
         for column in block.columns():
             column[number & (BLOCK - 1)] = 0
         block.kept -= 1
@@ -237,6 +281,20 @@ class ObjectTable:
             row = source.row()
             log_id, zone = LogId(row.raw()), row.text()
             self._origin(ObjectKind.WAL if version < FIRST_WITH_KINDS else ObjectKind(row.number()), log_id, zone)
+
+    def _dump_files(self, out: Writer, version: int) -> None:
+        if version >= FIRST_WITH_KINDS:
+            dump_files(self.files, out)
+
+    def _load_files(self, source: Reader, version: int) -> None:
+        if version < FIRST_WITH_KINDS:
+            return
+        for number, file in load_files(source).items():
+            found = self.find(number)
+            if found is None:
+                raise Corrupt("a file is told of that is no object", object=number)
+            self.files[number] = file
+            self._file_ids.add(parse_wal_id(found.wal_id))
 
     def _dump_blocks(self, out: Writer, version: int) -> None:
         whole = _Block()

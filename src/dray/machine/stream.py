@@ -118,12 +118,16 @@ def _row_fields(stream: StreamId, row: IndexRow, objects: Objects) -> Fields:
         "messageCount": row.end - row.start, "maxTimestampMs": row.max_timestamp_ms,
         "position": row.position, "length": row.size,
     }  # fmt: skip
-    if owner is not None:
-        fields |= {
-            "fileType": owner.kind.name, "walId": owner.wal_id.hex(), "createdAtMs": owner.created_ms,
-            "zone": owner.zone,
-        }  # fmt: skip
-    return fields
+    if owner is None:
+        return fields
+    fields |= {"fileType": owner.kind.name, "createdAtMs": owner.created_ms}
+    if owner.file is None:
+        return fields | {"walId": owner.wal_id.hex(), "zone": owner.zone}
+    return fields | {
+        "recordCount": owner.file.records, "messageCount": owner.file.records,
+        "minTimestampMs": owner.file.min_timestamp_ms, "parquetId": owner.wal_id.hex(),
+        "parquetPath": owner.path(), "parquetSizeBytes": owner.size,
+    }  # fmt: skip
 
 
 def _producer_fields(state: ProducerState) -> Fields:

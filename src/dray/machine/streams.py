@@ -37,7 +37,7 @@ from dray.machine.command import (
 from dray.machine.garbage import Objects
 from dray.machine.head import Head
 from dray.machine.index import LENGTH_BYTES, ROW_BYTES, Index
-from dray.machine.names import SessionId, StreamId, TopicId, WalId, domain_of, is_made_by, parse_wal_id
+from dray.machine.names import ObjectId, SessionId, StreamId, TopicId, WalId, domain_of, is_made_by, parse_wal_id
 from dray.machine.noun import Listing, stray
 from dray.machine.packing import Reader, Writer
 from dray.machine.sessions import Session, Sessions
@@ -242,6 +242,16 @@ class Streams:
         """Did this session of this log write the object? An older one's may be deleted already (H4)."""
         return is_made_by(name, self._head.log_id, session)
 
+    def first_hot(self, stream: Stream) -> int:
+        """The number of the first row that is a batch as it was received: files are in front of all of them."""
+        index, kind = stream.index, self._objects.kind
+        return bisect_left(range(len(index)), True, key=lambda number: kind(index.row(number).object) is WAL)
+
+    def put_file(self, stream: Stream, first: int, end: int, file: ObjectId) -> None:
+        """Let a file stand for the rows [first, end); it is named by a row from here on (H7)."""
+        stream.index.replace(first, end, file)
+        self.rows -= end - first - 1
+
     def apply(self, step: Step, command: Command) -> Verdict:
         if isinstance(command, Append):  # most of what there is comes first
             return self._append(step, command)
@@ -308,7 +318,7 @@ class Streams:
             stream.start = stream.end
             stream.producers = bytearray()
             step.streams.append(stream.id)
-        limit = self._shed(step, stream, command.limit)
+        limit = self.shed(step, stream, command.limit)
         self._drop(step, stream, min(limit, step.spare, len(stream.index)))
         left = len(stream.index) + stream.index.shed_rows
         if not left:
@@ -334,7 +344,7 @@ class Streams:
         if floor > stream.start:
             stream.start = floor  # H5
             step.streams.append(stream.id)
-        limit = self._shed(step, stream, command.limit)
+        limit = self.shed(step, stream, command.limit)
         below = stream.index.count_below(stream.start)
         dropped = min(limit, step.spare, below)
         self._drop(step, stream, dropped)
@@ -346,12 +356,12 @@ class Streams:
         stamps = stream.index.stamps(min(command.limit, step.spare))
         for count, stamp in enumerate(stamps):
             if stamp < 0:
-                stamp = self._objects.created_ms(stream.index.row(count).object)
+                stamp = self._objects.arrived_ms(stream.index.row(count).object)
             if stamp >= cutoff:
                 return count
         return len(stamps)
 
-    def _shed(self, step: Step, stream: Stream, limit: int) -> int:
+    def shed(self, step: Step, stream: Stream, limit: int) -> int:
         """Let go of what replaced rows named, as far as a slice reaches; what is left of the slice."""
         owners = stream.index.shed(min(limit, step.spare))
         step.spare -= len(owners)  # M7

@@ -1,6 +1,7 @@
 """Names of objects: what a name may be, and the names that Dray gives.
 
     wal/v1/zone=<zone>/domain=<domain>/date=YYYY/MM/DD/<wal id in hex>.wo
+    compaction/v1/topic=<topic id in hex>/partition=<partition>/domain=<domain>/date=YYYY/MM/DD/<id in hex>.parquet
     meta/v1/<log id in hex>/domain=<domain>/<position>-<hash in hex>.checkpoint
 
 Names are relative to the cluster's prefix, which belongs to the store. The
@@ -23,6 +24,7 @@ from typing import Final, Self
 from dray.errors import Invalid
 
 WAL_PREFIX: Final = "wal/v1/"
+FILES_PREFIX: Final = "compaction/v1/"
 META_PREFIX: Final = "meta/v1/"
 CLUSTER_NAME: Final = "cluster.json"
 
@@ -35,10 +37,15 @@ _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456
 _WAL = re.compile(
     r"wal/v1/zone=([^/]*)/domain=(0|[1-9][0-9]{0,9})/date=([0-9]{4})/([0-9]{2})/([0-9]{2})/([0-9a-f]{32})\.wo"
 )
+_PARQUET = re.compile(
+    r"compaction/v1/topic=([0-9a-f]{32})/partition=(0|[1-9][0-9]{0,9})/domain=(0|[1-9][0-9]{0,9})"
+    r"/date=([0-9]{4})/([0-9]{2})/([0-9]{2})/([0-9a-f]{32})\.parquet"
+)
 _CHECKPOINT = re.compile(r"meta/v1/[0-9a-f]{16}/domain=[0-9]+/([0-9]{20})-[0-9a-f]{32}\.checkpoint")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DOMAIN_END = 1 << 32
-_WAL_ID_BYTES = 16
+_PARTITION_END = 1 << 31
+_ID_BYTES = 16
 
 
 class ObjectKind(IntEnum):
@@ -47,6 +54,7 @@ class ObjectKind(IntEnum):
     WAL = 0
     """As received, of many streams (`dray.wal`)."""
     PARQUET = 1
+    """Rows of one stream as columns (`dray.parquet`)."""
     KFS = 2
     BLOCK = 3
     """Rows of an index that were sealed: it tells where the records lie."""
@@ -88,18 +96,36 @@ def check_prefix(prefix: str) -> str:
 
 def is_given_once(name: str) -> bool:
     """Whether a name carries a wal id: it is put by one process, once, and read only after a commit names it (W1)."""
-    return _WAL.fullmatch(name) is not None
+    return _WAL.fullmatch(name) is not None or _PARQUET.fullmatch(name) is not None
 
 
-def object_path(kind: ObjectKind, *, zone: str, domain: int, created_ms: int, object_id: bytes) -> str:
-    """The path of an object: the one place where it is put together.
+def object_path(
+    kind: ObjectKind, *, zone: str, domain: int, created_ms: int, object_id: bytes, topic_id: bytes = b"",
+    partition: int = 0,
+) -> str:  # fmt: skip
+    """The path of an object: the one place where it is put together. Only a file of one stream has topic and partition.
 
     Raises:
         BadName: no object can be called so, or its kind has no names yet.
     """
-    if kind is not ObjectKind.WAL:
-        raise BadName("objects of this kind have no names yet", kind=kind.name)
-    return WalName.of(zone=zone, domain=domain, created_ms=created_ms, wal_id=object_id).path()
+    match kind:
+        case ObjectKind.WAL:
+            return WalName.of(zone=zone, domain=domain, created_ms=created_ms, wal_id=object_id).path()
+        case ObjectKind.PARQUET:
+            return ParquetName.of(
+                topic_id=topic_id, partition=partition, domain=domain, created_ms=created_ms, file_id=object_id
+            ).path()
+        case _:
+            raise BadName("objects of this kind have no names yet", kind=kind.name)
+
+
+def owner_of(path: str) -> tuple[int, bytes]:
+    """The domain and the id that any object's name tells; `BadName` for what is none."""
+    if path.startswith(FILES_PREFIX):
+        file = ParquetName.parse(path)
+        return file.domain, file.file_id
+    name = WalName.parse(path)
+    return name.domain, name.wal_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,20 +140,13 @@ class WalName:
     @classmethod
     def of(cls, *, zone: str, domain: int, created_ms: int, wal_id: bytes) -> Self:
         """The name of an object created at this moment."""
-        try:
-            day = (_EPOCH + timedelta(milliseconds=created_ms)).date()
-        except OverflowError as error:
-            raise BadName("the creation time is no date", created_ms=created_ms) from error
-        return cls(zone=zone, domain=domain, day=day, wal_id=wal_id)
+        return cls(zone=zone, domain=domain, day=_day(created_ms), wal_id=wal_id)
 
     def path(self) -> str:
         """Build the path (O4)."""
-        if not 0 <= self.domain < _DOMAIN_END:
-            raise BadName("a domain is a number of 32 bits", domain=self.domain)
-        if len(self.wal_id) != _WAL_ID_BYTES:
-            raise BadName("a wal id has 16 bytes", length=len(self.wal_id))
-        day = f"{self.day.year:04}/{self.day.month:02}/{self.day.day:02}"
-        return f"{WAL_PREFIX}zone={_escape(self.zone)}/domain={self.domain}/date={day}/{self.wal_id.hex()}.wo"
+        _check_parts(self.domain, self.wal_id)
+        zone, day = _escape(self.zone), _spelled(self.day)
+        return f"{WAL_PREFIX}zone={zone}/domain={self.domain}/date={day}/{self.wal_id.hex()}.wo"
 
     @classmethod
     def parse(cls, path: str) -> Self:
@@ -151,6 +170,53 @@ class WalName:
         return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetName:
+    """What the name of a Parquet file says: a topic's name may be too long for a path, its id never is."""
+
+    topic_id: bytes
+    partition: int
+    domain: int
+    day: date
+    file_id: bytes
+    """Log id, session and counter, as in a wal id: each attempt to write a file has its own."""
+
+    @classmethod
+    def of(cls, *, topic_id: bytes, partition: int, domain: int, created_ms: int, file_id: bytes) -> Self:
+        """The name of a file created at this moment."""
+        return cls(topic_id=topic_id, partition=partition, domain=domain, day=_day(created_ms), file_id=file_id)
+
+    def path(self) -> str:
+        """Build the path (O4)."""
+        _check_parts(self.domain, self.file_id)
+        if len(self.topic_id) != _ID_BYTES:
+            raise BadName("a topic id has 16 bytes", length=len(self.topic_id))
+        if not 0 <= self.partition < _PARTITION_END:
+            raise BadName("a partition is a number of 31 bits", partition=self.partition)
+        folder = f"{FILES_PREFIX}topic={self.topic_id.hex()}/partition={self.partition}/domain={self.domain}"
+        return f"{folder}/date={_spelled(self.day)}/{self.file_id.hex()}.parquet"
+
+    @classmethod
+    def parse(cls, path: str) -> Self:
+        """Read a path that `path` built; anything else is `BadName` (O4)."""
+        match = _PARQUET.fullmatch(path)
+        if match is None:
+            raise BadName("not the name of a Parquet file", name=path[:200])
+        topic_id, partition, domain, year, month, day, file_id = match.groups()
+        try:
+            found = cls(
+                topic_id=bytes.fromhex(topic_id),
+                partition=int(partition),
+                domain=int(domain),
+                day=date(int(year), int(month), int(day)),
+                file_id=bytes.fromhex(file_id),
+            )
+        except ValueError as error:
+            raise BadName("not the name of a Parquet file", name=path[:200]) from error
+        found.path()
+        return found
+
+
 def checkpoints_prefix(log_id: bytes, domain: int) -> str:
     """How the names of a domain's checkpoints begin."""
     return f"{META_PREFIX}{log_id.hex()}/domain={domain}/"
@@ -165,6 +231,24 @@ def parse_checkpoint_path(path: str) -> int | None:
     """The position of a checkpoint; None for what is none."""
     match = _CHECKPOINT.fullmatch(path)
     return None if match is None else int(match[1])
+
+
+def _day(created_ms: int) -> date:
+    try:
+        return (_EPOCH + timedelta(milliseconds=created_ms)).date()
+    except OverflowError as error:
+        raise BadName("the creation time is no date", created_ms=created_ms) from error
+
+
+def _spelled(day: date) -> str:
+    return f"{day.year:04}/{day.month:02}/{day.day:02}"
+
+
+def _check_parts(domain: int, object_id: bytes) -> None:
+    if not 0 <= domain < _DOMAIN_END:
+        raise BadName("a domain is a number of 32 bits", domain=domain)
+    if len(object_id) != _ID_BYTES:
+        raise BadName("a wal id has 16 bytes", length=len(object_id))
 
 
 def _escape(zone: str) -> str:

@@ -110,7 +110,7 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Task(InputPartition):
+class PlannedTask(InputPartition):
     """What one Spark task reads."""
 
     address: str
@@ -131,12 +131,12 @@ class TopicReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         plan = asyncio.run(plan_read(self._options))
-        return [Task(plan.address, pieces) for pieces in plan.tasks]
+        return [PlannedTask(plan.address, pieces) for pieces in plan.tasks]
 
     def read(self, partition: InputPartition | None) -> Iterator["pa.RecordBatch"]:
         from dray.pipeline.reading import read_pieces
 
-        if not isinstance(partition, Task):
+        if not isinstance(partition, PlannedTask):
             return iter(())  # Spark runs one task without a partition where a plan has none
         found = read_pieces(partition.address, partition.pieces, self._columns)
         return (batch.rename_columns(self._names) for batch in found)

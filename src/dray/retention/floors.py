@@ -93,6 +93,9 @@ def due(machine: Machine, stream: Stream, rules: Rules, present: Present | None)
     if stream.closed:
         return Due(command=CloseStream(stream=stream.id, limit=SLICE_ROWS), reason="closed")
     index = stream.index
+    if index.shed_rows:
+        # Rows that files stand for, whose compactor went away before it had let go of them.
+        return _raise_to(stream, stream.start, "swapped")
     if not len(index):
         return None
     if index.first_start < stream.start and index.count_below(stream.start):
@@ -143,10 +146,10 @@ class Floors:
 
     async def _slice_by_slice(self, replica: Replica, streams: Sequence[StreamId]) -> None:
         while slices := [found for number in streams if (found := self._due(replica, number)) is not None]:
-            before = [_kept_from(replica.machine, one.command.stream) for one in slices]
+            before = [_kept(replica.machine, one.command.stream) for one in slices]
             await replica.propose(*(one.command for one in slices))
-            after = [_kept_from(replica.machine, one.command.stream) for one in slices]
-            for one, old, new in zip(slices, before, after, strict=True):
+            after = [_kept(replica.machine, one.command.stream) for one in slices]
+            for one, (old, _), (new, _) in zip(slices, before, after, strict=True):
                 telemetry.DROPPED.labels(one.reason).inc(max(0, new - old))
             if before == after:
                 return  # refused, or others filled the entry: the next pass goes on
@@ -160,7 +163,7 @@ class Floors:
         return due(machine, stream, rules, self._look(replica))
 
 
-def _kept_from(machine: Machine, number: StreamId) -> int:
-    """The first offset of a stream that is still there; -1: the stream is forgotten."""
+def _kept(machine: Machine, number: StreamId) -> tuple[int, int]:
+    """The first offset of a stream that is still there, and the replaced rows to be let go; -1: it is forgotten."""
     stream = machine.streams.find(number)
-    return -1 if stream is None else stream.index.first_start
+    return (-1, 0) if stream is None else (stream.index.first_start, stream.index.shed_rows)

@@ -54,6 +54,7 @@ class Garbage:
                 case _:
                     break  # time was paused, a pin came, or another process was faster
         telemetry.PENDING.labels(domain).set(len(replica.machine.objects.dead))
+        telemetry.ONLY_IN_TABLE.labels(domain).set(sum(1 for _ in replica.machine.objects.only_in_table()))
 
     def _due(self, replica: Replica) -> list[ObjectId]:
         machine = replica.machine

@@ -1,9 +1,10 @@
 """Orphans: objects that were put and never committed, found by their names.
 
-A WAL id names its log and its session. What an ended session had not
-committed when it ended can never be committed any more (Q3), so an object
-that the machine does not know is garbage once its session has ended: no
-marker is needed, and the age of the object does not matter.
+A WAL id names its log and its session, and so does the id of a file that a
+compactor wrote. What an ended session had not committed when it ended can
+never be committed any more (Q3), so an object that the machine does not know is
+garbage once its session has ended: no marker is needed, and the age of the
+object does not matter.
 
 A sweep lists the store once for all domains in which it is this process's
 turn. It fixes the sessions that it is about before it begins to list, and
@@ -28,10 +29,9 @@ from typing import Final
 from dray.clock import Clock
 from dray.errors import DrayError
 from dray.machine.machine import Machine
-from dray.machine.names import LogId, SessionId, WalId, parse_wal_id
+from dray.machine.names import LogId, SessionId, parse_wal_id
 from dray.machine.sessions import Swept
-from dray.objects.paths import WAL_PREFIX, BadName
-from dray.objects.paths import WalName as ObjectName
+from dray.objects.paths import FILES_PREFIX, WAL_PREFIX, BadName, owner_of
 from dray.objects.port import ObjectInfo, Objects
 from dray.replica.domains import Domains
 from dray.replica.replica import Replica
@@ -143,12 +143,13 @@ class Orphans:
 
     async def _pages(self) -> AsyncIterator[list[ObjectInfo]]:
         page: list[ObjectInfo] = []
-        async for info in self._store.list(WAL_PREFIX):
-            page.append(info)
-            if len(page) >= PAGE:
-                yield page
-                page = []
-                await self._clock.sleep(PAUSE_S)
+        for prefix in (WAL_PREFIX, FILES_PREFIX):
+            async for info in self._store.list(prefix):
+                page.append(info)
+                if len(page) >= PAGE:
+                    yield page
+                    page = []
+                    await self._clock.sleep(PAUSE_S)
         yield page
 
     async def _judge(self, swept: dict[int, Domain], page: list[ObjectInfo], findings: Findings) -> None:
@@ -166,24 +167,24 @@ class Orphans:
         self, swept: dict[int, Domain], info: ObjectInfo, findings: Findings, suspects: dict[int, list[Suspect]]
     ) -> None:
         try:
-            name = ObjectName.parse(info.path)
+            number, object_id = owner_of(info.path)
         except BadName:
             _count_foreign(findings, "")  # RT8
             return
-        machine = self._machine(name.domain)
+        machine = self._machine(number)
         if machine is None:
-            if name.domain > self._domains.catalog.machine.head.domains:
+            if number > self._domains.catalog.machine.head.domains:
                 _count_foreign(findings, "")  # RT8
             return  # a domain that is not served here
-        parts = parse_wal_id(WalId(name.wal_id))
-        domain = swept.get(name.domain)
+        parts = parse_wal_id(object_id)
+        domain = swept.get(number)
         if parts.log_id != machine.log_id:
             # A log that was recovered knows objects of the one before.
             if domain is None or not domain.knows(parts.log_id, parts.session, parts.counter):
                 _count_foreign(findings, parts.log_id.hex())  # RT8
         elif domain is not None and parts.session in domain.due:
             suspect = Suspect(info=info, session=parts.session, counter=parts.counter)
-            suspects.setdefault(name.domain, []).append(suspect)
+            suspects.setdefault(number, []).append(suspect)
         elif domain is not None and parts.session in domain.waiting:
             findings.left += not domain.knows(parts.log_id, parts.session, parts.counter)
 

@@ -83,7 +83,7 @@ def count_expired(machine: Machine, stream: Stream, bounds: Bounds, present: Pre
     for upto in (1, min(limit, len(index))):  # most looks end at the first row
         rows = zip(index.stamps(upto), index.objects(upto), strict=True)
         for number, (stamp_ms, owner) in enumerate(rows):
-            arrived_ms = machine.objects.created_ms(owner)
+            arrived_ms = machine.objects.arrived_ms(owner)
             expired = is_expired(stamp_ms, arrived_ms, bounds, present)
             if expired is False:
                 return count

@@ -30,6 +30,11 @@ DROPPED: Final = telemetry.counter(
 DELETED: Final = telemetry.counter("dray_deleted_objects_total", "objects deleted from the store", ["reason"])
 DELETED_BYTES: Final = telemetry.counter("dray_deleted_bytes_total", "bytes deleted from the store", ["reason"])
 PENDING: Final = telemetry.gauge("dray_gc_pending_objects", "dead objects not yet gone from the store", ["domain"])
+ONLY_IN_TABLE: Final = telemetry.gauge(
+    "dray_files_only_in_tables",
+    "files that no row of the log names; a compactor takes them out of their table",
+    ["domain"],
+)
 ORPHANS: Final = telemetry.gauge("dray_orphan_objects", "orphans that the last sweep found and left for now")
 FOREIGN_OBJECTS: Final = telemetry.gauge("dray_foreign_objects", "objects of other logs that the last sweep found")
 EXPIRED_PRODUCERS: Final = telemetry.counter("dray_expired_producers_total", "producer states expired by this process")
