@@ -42,7 +42,7 @@ class Mill(Shop):
         self.counter += 1
         return WrittenFile(
             counter=self.counter, size=size, start=start, end=end, records=end - start if records is None else records,
-            min_timestamp_ms=NOW, max_timestamp_ms=NOW, created_ms=NOW + 5,
+            min_timestamp_ms=NOW, max_timestamp_ms=NOW, created_ms=NOW + 5, footer_crc=1_000 + self.counter,
         )  # fmt: skip
 
     def write(self, stream: StreamId, task: int, *ends: int) -> tuple[ObjectId, ...]:

@@ -315,6 +315,7 @@ def test_tasks_and_files_survive_a_checkpoint_and_are_shown():
     loaded = checkpoint.load(checkpoint.dump(mill.machine))
     assert checkpoint.dump(loaded) == checkpoint.dump(mill.machine)
     assert (loaded.objects.files, loaded.tasks.by_stream) == (mill.machine.objects.files, mill.machine.tasks.by_stream)
+    assert loaded.objects.files[file].footer_crc == 1_001
     assert loaded.objects.has_file(mill.compactor.session, 3)
     assert not loaded.objects.has_file(mill.compactor.session, 4)
     shown = dict(listing.ls(mill.machine))

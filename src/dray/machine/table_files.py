@@ -30,6 +30,8 @@ class TableFile:
     """When the last of its records came, as far as the log knows: a file is no younger than what it was made from."""
     held: bool
     """The table may name it."""
+    footer_crc: int
+    """Of the end of the file: nothing of it is believed that does not match; 0: not known."""
 
 
 def dump_files(files: dict[ObjectId, TableFile], out: Writer) -> None:
@@ -37,7 +39,7 @@ def dump_files(files: dict[ObjectId, TableFile], out: Writer) -> None:
     for number, file in sorted(files.items()):
         out.values([
             number, file.stream, file.topic_id, file.partition, file.start, file.end, file.records,
-            file.min_timestamp_ms, file.max_timestamp_ms, file.arrived_ms, int(file.held),
+            file.min_timestamp_ms, file.max_timestamp_ms, file.arrived_ms, int(file.held), file.footer_crc,
         ])  # fmt: skip
 
 
@@ -50,6 +52,6 @@ def load_files(source: Reader) -> dict[ObjectId, TableFile]:
         files[number] = TableFile(
             stream=StreamId(row.number()), topic_id=TopicId(row.raw()), partition=row.number(), start=row.number(),
             end=row.number(), records=row.number(), min_timestamp_ms=row.number(), max_timestamp_ms=row.number(),
-            arrived_ms=row.number(), held=bool(row.number()),
+            arrived_ms=row.number(), held=bool(row.number()), footer_crc=row.number(),
         )  # fmt: skip
     return files

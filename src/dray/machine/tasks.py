@@ -61,6 +61,7 @@ MAX_TASK_ROWS: Final = 65_536
 MAX_FILE_OFFSETS: Final = (1 << 31) - 1
 
 Counter: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
+Checksum: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
 
 
 class TaskState(IntEnum):
@@ -109,6 +110,8 @@ class WrittenFile(Part, frozen=True, kw_only=True):
     min_timestamp_ms: MaybeMillis
     max_timestamp_ms: MaybeMillis
     created_ms: Millis
+    footer_crc: Checksum = 0
+    """CRC-32C of the end of the file that tells of the rest, as the writer had it; 0: not told."""
 
 
 class FilesWritten(Packed, frozen=True, kw_only=True):
@@ -332,6 +335,7 @@ class Tasks:
                 stream=stream.id, topic_id=stream.topic_id, partition=stream.partition, start=written.start,
                 end=written.end, records=written.records, min_timestamp_ms=written.min_timestamp_ms,
                 max_timestamp_ms=written.max_timestamp_ms, held=task.table,
+                footer_crc=written.footer_crc,
                 arrived_ms=self._arrived_ms(stream.index, written),
             )  # fmt: skip
             numbers.append(self._objects.record_file(
