@@ -34,7 +34,7 @@ $(SETUP): requirements/uv.lock requirements/dev.lock requirements/spark.lock pyp
 
 lock:
 	$(BIN)/uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-annotate --custom-compile-command 'make lock' -o requirements/uv.lock requirements/uv.in
-	$(BIN)/uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-annotate --custom-compile-command 'make lock' --extra arrow -o requirements/dev.lock pyproject.toml requirements/dev.in
+	$(BIN)/uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-annotate --custom-compile-command 'make lock' -o requirements/dev.lock pyproject.toml requirements/dev.in
 	$(BIN)/uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-annotate --custom-compile-command 'make lock' --constraint requirements/dev.lock -o requirements/spark.lock requirements/spark.in
 
 demo: $(SETUP)
