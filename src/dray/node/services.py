@@ -15,6 +15,7 @@ from dray.fetch.settings import FetchSettings
 from dray.groups.offsets import BUDGET_BYTES, OffsetService
 from dray.groups.service import GroupService
 from dray.groups.settings import GroupSettings
+from dray.heaps.service import HeapService
 from dray.node.plane import Plane
 from dray.node.pools import UNPACK_THREADS
 from dray.produce.intake import Intake
@@ -56,6 +57,7 @@ class BrokerServices:
     log_offsets: LogOffsets
     offsets: OffsetService
     groups: GroupService
+    heaps: HeapService
     records: RecordService
     retention: RetentionService
     cache: ObjectCache
@@ -68,10 +70,12 @@ async def run_services(plane: Plane, settings: ServiceSettings) -> AsyncIterator
     async with AsyncExitStack() as stack:
         services = build_services(plane, settings)
         await stack.enter_async_context(services.produce.running())
+        await stack.enter_async_context(services.heaps.running())
         stack.push_async_callback(services.fetch.close)
         if settings.upkeep:
             for name, work in (
                 ("groups", services.groups.run),
+                ("heaps", services.heaps.run),
                 ("topics", services.topics.run),
                 ("retention", services.retention.run),
             ):
@@ -101,6 +105,9 @@ def build_services(plane: Plane, settings: ServiceSettings) -> BrokerServices:
         groups=GroupService(
             domains=domains, topics=topics, routing=routing, clock=clock, entropy=plane.entropy,
             offload=plane.unpack, settings=settings.groups,
+        ),
+        heaps=HeapService(
+            domains=domains, objects=objects, clock=clock, entropy=plane.entropy, zone=settings.zone
         ),
         records=RecordService(domains),
         retention=RetentionService(

@@ -100,7 +100,7 @@ class Leases:
         return found
 
     def next_end_ms(self) -> int | None:
-        """When the next bucket ends: perhaps an empty one."""
+        """When the next bucket ends."""
         return (self._numbers[0] + 1) << BUCKET_BITS if self._numbers else None
 
     def cut(self, limit: int) -> None:
@@ -122,8 +122,11 @@ class Leases:
         number = deadline_ms >> BUCKET_BITS
         bucket = self._buckets[number]
         del bucket[slot]
-        if not bucket:
-            del self._buckets[number]
+        if bucket:
+            return
+        del self._buckets[number]
+        while self._numbers and self._numbers[0] not in self._buckets:
+            self._queued.discard(heappop(self._numbers))
 
     def _in_order(self) -> Iterator[int]:
         for _, bucket in sorted(self._buckets.items()):

@@ -1,0 +1,1 @@
+"""Heaps, as services: what waits between a request and the machine."""

@@ -1,0 +1,183 @@
+"""Heaps made, altered and deleted, by sagas that any broker can finish; and what operators do to messages.
+
+    make:    CreateHeap (catalog) -> OpenShard (its domain) -> HeapReady (catalog)
+    alter:   AlterHeap (catalog) -> OpenShard with the new revision -> HeapReady (catalog)
+    delete:  DeleteHeap (catalog) -> CloseShard in slices -> HeapGone (catalog)
+
+Every step is idempotent and judged by the machine, so two drivers of one saga
+do no harm.
+
+Invariants
+    HA1  A negative answer about a heap is given after a sync.
+    HA2  A heap is made, altered or deleted for its caller when its shard knows.
+"""
+
+from collections.abc import Sequence
+
+from dray.clock import Clock
+from dray.errors import DrayError, Unavailable
+from dray.heaps import telemetry
+from dray.heaps.errors import BadHeap, HeapAlteredMeanwhile, HeapExists, UnknownHeap
+from dray.ids import Entropy, new_uuid
+from dray.machine.command import Command
+from dray.machine.heaps.catalog import (
+    AlterHeap,
+    CreateHeap,
+    DeleteHeap,
+    Heap,
+    HeapAltered,
+    HeapCreated,
+    HeapDeleted,
+    HeapGone,
+    HeapReady,
+    HeapState,
+)
+from dray.machine.heaps.commands import CloseShard, Moved, OpenShard, Purge, Purged, Replay, ShardClosed
+from dray.machine.heaps.config import HeapConfig, Mode
+from dray.machine.verdict import Refused, Verdict, Why
+from dray.replica.domains import Domains
+from dray.telemetry import logger
+from dray.topics.errors import BadTopicName
+from dray.topics.service import STALE_MS, check_name
+
+
+class HeapAdmin:
+    """What operators ask about heaps."""
+
+    def __init__(self, *, domains: Domains, entropy: Entropy, clock: Clock) -> None:
+        self._domains = domains
+        self._catalog = domains.catalog
+        self._entropy = entropy
+        self._clock = clock
+
+    async def find(self, name: str) -> Heap:
+        """The heap of a name; `UnknownHeap` only after a sync (HA1)."""
+        heap = self.peek(name)
+        if heap is None:
+            await self._catalog.sync()
+            heap = self.peek(name)
+        if heap is None:
+            raise UnknownHeap("no such heap", heap=name[:300])
+        return heap
+
+    def peek(self, name: str) -> Heap | None:
+        """A heap from memory: None means nothing (HA1)."""
+        heap = self._catalog.machine.heap_catalog.named(name)
+        return heap if heap is not None and heap.state is HeapState.READY else None
+
+    async def make(self, name: str, *, mode: Mode, partitions: int = 1, config: HeapConfig | None = None) -> Heap:
+        """Make a heap; it can be used when this returns (HA2).
+
+        Raises:
+            HeapExists, BadHeap: nothing was made.
+            Unavailable, Unknown: ask again; whoever finds the saga unfinished goes on with it.
+        """
+        try:
+            check_name(name)
+        except BadTopicName as bad:
+            raise BadHeap("a heap is named as a topic is", name=name[:300]) from bad
+        heap_id = new_uuid(self._entropy).bytes
+        wanted = config or HeapConfig()
+        match await self._ask(CreateHeap(heap_id=heap_id, name=name, mode=mode, partitions=partitions, config=wanted)):
+            case HeapCreated():
+                await self.finish(heap_id)
+            case Refused(why=Why.EXISTS):
+                raise HeapExists("a heap or topic of this name exists", heap=name)
+            case verdict:
+                raise _unexpected(verdict)
+        return await self.find(name)
+
+    async def alter(self, heap: Heap, config: HeapConfig, *, partitions: int = 0, expected: int = -1) -> None:
+        """Give a heap another config; in force when this returns (HA2)."""
+        command = AlterHeap(heap_id=heap.id, config=config, partitions=partitions, expected_revision=expected)
+        match await self._ask(command):
+            case HeapAltered():
+                await self.finish(heap.id)
+            case Refused(why=Why.STALE):
+                raise HeapAlteredMeanwhile("the heap was altered meanwhile", heap=heap.name)
+            case Refused(why=Why.NOT_FOUND):
+                raise UnknownHeap("no such heap", heap=heap.name)
+            case verdict:
+                raise _unexpected(verdict)
+
+    async def delete(self, heap: Heap) -> None:
+        """Delete a heap with all its messages; it takes and grants nothing when this returns (HA2)."""
+        match await self._ask(DeleteHeap(heap_id=heap.id)):
+            case HeapDeleted():
+                await self.finish(heap.id)
+            case Refused(why=Why.NOT_FOUND):
+                raise UnknownHeap("no such heap", heap=heap.name)
+            case verdict:
+                raise _unexpected(verdict)
+
+    async def purge(self, heap: Heap, *, leased: bool = False, dead: bool = False) -> int:
+        """Delete what has arrived so far; how many messages that were."""
+        replica = self._domains.of(heap.shard)
+        await replica.sync()
+        shard = replica.machine.heaps.find(heap.shard)
+        if shard is None:
+            raise UnknownHeap("no such heap", heap=heap.name)
+        upto, start, count = shard.next_arrival, 0, 0
+        while start >= 0:
+            (verdict,) = await replica.propose(
+                Purge(shard=heap.shard, upto=upto, start=start, include_leased=leased, include_dead=dead)
+            )
+            if not isinstance(verdict, Purged):
+                raise _unexpected(verdict)
+            count, start = count + verdict.count, verdict.next_start
+        return count
+
+    async def replay(self, heap: Heap, *, limit: int, keep_time: bool = False) -> int:
+        """Make the oldest dead messages ready again; how many that were."""
+        (verdict,) = await self._domains.of(heap.shard).propose(
+            Replay(shard=heap.shard, limit=limit, keep_time=keep_time)
+        )
+        if not isinstance(verdict, Moved):
+            raise _unexpected(verdict)
+        return verdict.count
+
+    # -- sagas -------------------------------------------------------------
+
+    async def finish(self, heap_id: bytes) -> None:
+        """Bring the saga of a heap to its end, wherever it stands."""
+        heap = self._catalog.machine.heap_catalog.all.get(heap_id)
+        if heap is None or not heap.unfinished():
+            return
+        if heap.state is HeapState.DELETING:
+            await self._close(heap)
+            await self._ask(HeapGone(heap_id=heap_id))
+            return
+        revision = heap.revision
+        (verdict,) = await self._domains.of(heap.shard).propose(
+            OpenShard(
+                shard=heap.shard, heap_id=heap.id, mode=heap.mode, partitions=heap.partitions, revision=revision,
+                config=heap.config,
+            )
+        )  # fmt: skip
+        if isinstance(verdict, Refused):
+            raise _unexpected(verdict)
+        await self._ask(HeapReady(heap_id=heap_id, revision=revision))
+
+    async def _close(self, heap: Heap) -> None:
+        left = 1
+        while left:
+            (verdict,) = await self._domains.of(heap.shard).propose(CloseShard(shard=heap.shard))
+            if not isinstance(verdict, ShardClosed):
+                raise _unexpected(verdict)
+            left = verdict.left
+
+    async def go_on(self) -> None:
+        """Finish sagas that their drivers left behind."""
+        now_ms = self._catalog.machine.time_ms
+        for heap in list(self._catalog.machine.heap_catalog.unfinished()):
+            if now_ms - heap.changed_ms >= STALE_MS:
+                logger().info(telemetry.SAGA_RESUMED, heap=heap.name, state=heap.state.name)
+                await self.finish(heap.id)
+
+    async def _ask(self, command: Command) -> Verdict:
+        verdicts: Sequence[Verdict] = await self._catalog.propose(command)
+        return verdicts[0]
+
+
+def _unexpected(verdict: Verdict) -> DrayError:
+    return Unavailable("the machine refused: try again", verdict=verdict)

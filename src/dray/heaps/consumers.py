@@ -1,0 +1,164 @@
+"""Consumers: credits, deliveries, and what becomes of a grant whose bodies cannot be read.
+
+Invariants
+    HL1  A consumer is handed no more messages than the credits that it gave.
+    HL3  "There is nothing" is said after a sync.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from dray.buffers import Buffer
+from dray.clock import Clock
+from dray.errors import Corrupt, DrayError
+from dray.heaps import telemetry
+from dray.heaps.bodies import Body, unpack_body
+from dray.heaps.ids import LeaseToken, MessageId
+from dray.heaps.lane import HeapLane, SpawnTask
+from dray.heaps.reading import BodyReader
+from dray.machine.heaps.answers import Granted, GrantedMessage
+from dray.machine.heaps.packets import Settlement, SettleRow
+from dray.machine.heaps.shard import Shard
+from dray.machine.names import StreamId, domain_of
+from dray.telemetry import logger
+
+MAX_CREDITS: Final = 10_000
+STORE_PAUSE_MS: Final = 1_000
+"""After which a message comes back whose body the store did not give."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One message that its consumer holds. `lease_ms` runs from its receipt."""
+
+    id: MessageId
+    token: LeaseToken
+    message: GrantedMessage
+    body: Body
+    lease_ms: int
+
+
+class Consumer:
+    """One consumer of one heap, as this broker knows it."""
+
+    def __init__(
+        self, *, shard: Shard, holder: str, worst: int, visibility_ms: int | None, lane: HeapLane, reader: BodyReader,
+        clock: Clock, spawn: SpawnTask,
+    ) -> None:  # fmt: skip
+        self.shard: StreamId = shard.id
+        self.holder = holder
+        self.worst = worst
+        self._state = shard
+        self._visibility_ms = visibility_ms
+        self._lane = lane
+        self._reader = reader
+        self._clock = clock
+        self._spawn = spawn
+        self._credits = 0
+        self._reserved = 0
+        self._ready: deque[Delivery] = deque()
+        self._event = asyncio.Event()
+        self._delivering = 0
+        self._closed = False
+
+    @property
+    def busy(self) -> bool:
+        """Is something asked for, or on its way?"""
+        return self._reserved > 0 or self._delivering > 0
+
+    @property
+    def credits(self) -> int:
+        """What it may still be granted (HL1)."""
+        return 0 if self._closed else self._credits - self._reserved
+
+    @property
+    def visibility_ms(self) -> int:
+        return self._visibility_ms or self._state.messages.config.visibility_ms
+
+    def add_credits(self, count: int) -> None:
+        """They add to what is left."""
+        self._credits = min(self._credits + count, MAX_CREDITS)
+        self._lane.kick()
+
+    def reserve(self, count: int) -> None:
+        self._reserved += count
+
+    def granted(self, reserved: int, grant: Granted, nonce: bytes) -> None:
+        """The machine has judged a lease: what it gave is on its way (HL1)."""
+        self._reserved -= reserved
+        self._credits -= len(grant.messages)
+        if grant.messages:
+            self._delivering += 1
+            self._spawn(self._deliver(grant, nonce, self._clock.boot_ns()))
+
+    async def take(self, seconds: float) -> list[Delivery]:
+        """What has come, waiting at most so long for the first."""
+        if not self._ready:
+            self._event.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._event.wait()
+        taken = list(self._ready)
+        self._ready.clear()
+        return taken
+
+    async def close(self) -> None:
+        """No more grants; what was never taken is released, without counting an attempt."""
+        self._closed = True
+        self._lane.leave(self)
+        left, self._ready = list(self._ready), deque()
+        if left:
+            await self._release([delivery.token for delivery in left], 0)
+
+    async def _deliver(self, grant: Granted, nonce: bytes, since_ns: int) -> None:
+        bodies = await self._reader.read(grant.messages)
+        late, broken = [], []
+        for message in grant.messages:
+            token = LeaseToken(message.slot, message.arrival, nonce)
+            try:
+                body = _body_of(bodies[message.slot])
+            except Corrupt as error:
+                telemetry.UNREADABLE_BODIES.inc()
+                logger().error(telemetry.UNREADABLE, shard=self.shard, arrival=message.arrival, error=str(error))
+                broken.append(token)
+                continue
+            except DrayError:
+                late.append(token)
+                continue
+            spent_ms = (self._clock.boot_ns() - since_ns) // 1_000_000
+            self._ready.append(
+                Delivery(
+                    id=MessageId(message.begun_ms, domain_of(self.shard), message.number, message.seq), token=token,
+                    message=message, body=body, lease_ms=max(0, grant.lease_ms - spent_ms),
+                )
+            )  # fmt: skip
+        self._credits += len(late) + len(broken)  # they were not delivered
+        self._delivering -= 1
+        self._event.set()
+        if self._closed:
+            await self.close()
+        await self._release(late, STORE_PAUSE_MS)
+        await self._settle(Settlement.REJECT, broken, 0, "body unreadable")
+
+    async def _release(self, tokens: Sequence[LeaseToken], pause_ms: int) -> None:
+        await self._settle(Settlement.RELEASE, tokens, pause_ms, "")
+
+    async def _settle(self, kind: Settlement, tokens: Sequence[LeaseToken], argument: int, note: str) -> None:
+        """What fails here is ended by its deadline."""
+        if not tokens:
+            return
+        rows = [SettleRow(kind, token.slot, token.arrival, token.nonce, argument) for token in tokens]
+        try:
+            await self._lane.settle(self.shard, rows, dict.fromkeys(range(len(rows)), note) if note else None)
+        except DrayError as error:
+            logger().warning(telemetry.TURN_FAILED, error=str(error))
+
+
+def _body_of(found: Buffer | DrayError) -> Body:
+    if isinstance(found, DrayError):
+        raise found
+    return unpack_body(found)
