@@ -28,9 +28,6 @@ class FixedOrder:
     def rank(self, group: str) -> int:
         return self.place
 
-    def is_coordinator(self, group: str, listener: str) -> bool:
-        return self.place == 0
-
 
 class Party:
     """One broker, with its group service driven by hand."""

@@ -41,9 +41,6 @@ class Ranks:
     def rank(self, group: str) -> int:
         return 0 if self.mine is None or group in self.mine else 1
 
-    def is_coordinator(self, group: str, listener: str) -> bool:
-        return self.rank(group) == 0
-
 
 def watch_of(running: Broker, ranks: Ranks | None = None) -> LagWatch:
     return LagWatch(domains=running.domains, topics=running.topics, routing=ranks or Ranks(), clock=ManualClock())

@@ -23,7 +23,7 @@ def wanted(name: str, partitions: int) -> NewTopic:
 async def register(domains: Domains, broker_id: int) -> None:
     registration = RegisterBroker(
         broker_id=broker_id,
-        zone="",
+        zone="a" if broker_id < 10 else "b",
         rack="",
         listeners=(Listener(name="client", host="here", port=1),),
         started_ms=SystemClock().wall_ms(),
@@ -61,17 +61,20 @@ async def test_kept_descriptions_equal_fresh_ones_after_every_change() -> None:
     async with broker(logs) as (topics, one), broker(logs, "broker-2") as (_, other):
         await register(one, 1)
         await register(other, 11)
-        kept = Descriptions(Routing(domains=one, cluster_id="c"))
+        routing = Routing(domains=one, cluster_id="c")
+        kept = Descriptions(routing)
         seen = set()
         for _ in range(150):
             what = await change(dice, topics, [one, other])
             await one.catalog.sync()
             for topic in topics.visible():
-                fresh = describe(topic, Routing(domains=one, cluster_id="c"))
-                version = dice.choice(VERSIONS)
-                encoded = kept.of(topic, version)
+                zone = dice.choice(["", "a", "b", "nowhere"])
+                other_routing = Routing(domains=one, cluster_id="c")
+                fresh = describe(topic, other_routing, other_routing.view("client", zone))
+                version, view = dice.choice(VERSIONS), routing.view("client", zone)
+                encoded = kept.of(topic, version, view)
                 assert encoded == write_metadata_response_topic(version, fresh), what
-                assert kept.of(topic, version) is encoded, "made again for nothing"
+                assert kept.of(topic, version, view) is encoded, "made again for nothing"
                 seen.add((topic.name, encoded))
         assert len(seen) > 300
 
@@ -81,20 +84,21 @@ async def test_a_response_of_kept_topics_is_the_response_of_the_topics() -> None
     async with broker(await cluster_logs(3)) as (topics, domains):
         await register(domains, 1)
         routing = Routing(domains=domains, cluster_id="c")
-        kept = Descriptions(routing)
+        kept, view = Descriptions(routing), routing.view("client")
         made = [await topics.create(wanted(f"topic-{n}", n + 1)) for n in range(5)]
         for version in VERSIONS:
             write, read = SCHEMA.response.write[version], SCHEMA.response.read[version]
-            plain = write(MetadataResponse(topics=[describe(topic, routing) for topic in made]))
-            assert write(MetadataResponse(topics=[kept.of(topic, version) for topic in made])) == plain
+            plain = write(MetadataResponse(topics=[describe(topic, routing, view) for topic in made]))
+            assert write(MetadataResponse(topics=[kept.of(topic, version, view) for topic in made])) == plain
             answer, _, _ = read(memoryview(b"".join(plain)), 0)
             assert [len(topic.partitions) for topic in answer.topics] == [1, 2, 3, 4, 5]
 
 
 async def test_what_is_kept_is_bounded() -> None:
     async with broker(await cluster_logs(1)) as (topics, domains):
-        kept = Descriptions(Routing(domains=domains, cluster_id="c"), limit_bytes=5_000)
+        routing = Routing(domains=domains, cluster_id="c")
+        kept = Descriptions(routing, limit_bytes=5_000)
         topic = await topics.create(wanted("large", 100))
         for version in VERSIONS:
-            size = len(kept.of(topic, version)) + described._ENTRY_BYTES
+            size = len(kept.of(topic, version, routing.view("client"))) + described._ENTRY_BYTES
             assert kept.size <= 5_000 + size

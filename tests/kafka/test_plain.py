@@ -17,10 +17,11 @@ from dray.offload import InlineOffload
 from dray.produce.intake import Intake
 from dray.produce.unpacking import Unpacking
 from dray.records import Codec, NewRecord, ScratchPool, build_batch
+from dray.routing.sending import Sending
 from dray.servers.kafka.apis.produce import ENDPOINT
 from dray.servers.kafka.codec import decode
 from dray.servers.kafka.connection import Connection
-from dray.servers.kafka.handler import Context, Services
+from dray.servers.kafka.handler import Context, Peer, Services
 from dray.servers.kafka.messages.heartbeat import HeartbeatResponse
 from dray.servers.kafka.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from dray.servers.kafka.messages.response_header import CODEC as RESPONSE_HEADER
@@ -100,7 +101,7 @@ async def side(
         for name, configs in TOPICS.items():
             await one.topics.create(NewTopic(name=name, partitions=2, replication_factor=1, configs=configs))
         services = SimpleNamespace(
-            topics=one.topics, produce=one.produce, domains=one.domains, clock=clock,
+            topics=one.topics, produce=one.produce, domains=one.domains, clock=clock, sending=Sending(enforced=False),
             intake=Intake(
                 clock=clock, unpacking=Unpacking(offload or InlineOffload(), 2), scratch=ScratchPool(1 << 20)
             ),
@@ -123,9 +124,9 @@ def watched(taken: list[bool]) -> object:
     """The real thing; it tells of each frame whether it took it."""
 
     class Watched:
-        def take(self, frame: memoryview, services: Services) -> object:
+        def take(self, frame: memoryview, services: Services, peer: Peer) -> object:
             assert ENDPOINT.plain is not None
-            order = ENDPOINT.plain.take(frame, services)
+            order = ENDPOINT.plain.take(frame, services, peer)
             taken.append(order is not None)
             return order
 

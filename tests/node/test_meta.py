@@ -1,7 +1,10 @@
 """A log server alone, and brokers on it: their checkpoints belong to nobody's disk."""
 
 import asyncio
+import json
 import shutil
+import urllib.error
+import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -130,3 +133,33 @@ async def test_a_log_server_refuses_to_start_without_a_domain_that_its_catalog_n
         async with run_meta(config(data)):
             pass
     assert exit_code(raised.value) == 4
+
+
+def ask(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=LIMIT_S) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+async def test_a_log_server_tells_its_health_and_metrics_where_it_is_told_to(tmp_path: Path) -> None:
+    """And nowhere if nobody says where: a broker beside it has the port that is the default."""
+    async with run_meta(config(tmp_path / "quiet")) as quiet:
+        assert quiet.http is None
+    async with run_meta(config(tmp_path / "meta", http__listen="127.0.0.1:0")) as meta:
+        assert meta.http is not None
+        for path in ("livez", "healthz"):
+            assert (await asyncio.to_thread(ask, f"{meta.http.url}{path}"))[0] == 200
+        code, told = await asyncio.to_thread(ask, f"{meta.http.url}readyz")
+        assert (code, json.loads(told)) == (
+            200, {"ready": True, "store": "ok", "disk": "ok", "tasks": "ok", "stop": "ok"}
+        )  # fmt: skip
+        code, told = await asyncio.to_thread(ask, f"{meta.http.url}metrics")
+        assert code == 200
+        assert 'dray_log_bytes{domain="0"}' in told
+        shutil.rmtree(tmp_path / "meta" / "objects")
+        async with asyncio.timeout(LIMIT_S):  # one look at the store serves for a while
+            while (await asyncio.to_thread(ask, f"{meta.http.url}readyz"))[0] != 503:
+                await asyncio.sleep(0.1)
+        assert (await asyncio.to_thread(ask, f"{meta.http.url}livez"))[0] == 200

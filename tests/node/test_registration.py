@@ -12,7 +12,7 @@ def test_a_broker_is_registered_before_anybody_can_ask(monkeypatch: pytest.Monke
     listen, known = KafkaServer.listen, []
 
     async def watched(self, listener):
-        known.append([node.port for node in self.core.services.routing.nodes(listener.name)])
+        known.append([node.port for node in self.core.services.routing.view(listener.name).nodes.values()])
         return await listen(self, listener)
 
     monkeypatch.setattr(KafkaServer, "listen", watched)

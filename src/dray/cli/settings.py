@@ -16,6 +16,7 @@ from dray.objects.settings import ObjectsSettings
 from dray.produce.settings import WalSettings
 from dray.replica.settings import SessionSettings
 from dray.retention.settings import RetentionSettings
+from dray.routing.settings import RoutingSettings
 from dray.servers.http.settings import HttpSettings
 from dray.servers.kafka.settings import KafkaSettings
 from dray.telemetry import Form
@@ -42,6 +43,7 @@ SECTIONS: Final[Mapping[str, type[Section]]] = {
     "logging": LoggingSettings,
     "objects": ObjectsSettings,
     "retention": RetentionSettings,
+    "routing": RoutingSettings,
     "session": SessionSettings,
     "topics": TopicSettings,
     "wal": WalSettings,

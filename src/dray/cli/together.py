@@ -40,13 +40,15 @@ def inherited(config: Path | None, sets: Sequence[str] | None) -> list[str]:
 
 
 @asynccontextmanager
-async def as_cluster(config: Config, brokers: int, given: Sequence[str]) -> AsyncIterator[Running]:
+async def as_cluster(config: Config, brokers: int, zones: int, given: Sequence[str]) -> AsyncIterator[Running]:
     """The processes, for as long as the block runs."""
     _check(config)
     directory = DataDirectory(config.get(BrokerSettings).data.absolute())
     own = {entry.key for entry in config.entries() if entry.origin.level is Level.DEFAULT}
-    members = [_broker(config, directory, number, given, own) for number in range(1, brokers + 1)]
-    fleet = Fleet(_meta(config, directory, given, own), members, SystemClock())
+    members = [
+        _broker(config, directory, number, [*given, *_zone(number, zones)], own) for number in range(1, brokers + 1)
+    ]
+    fleet = Fleet(_meta(config, directory, given, own, brokers), members, SystemClock())
     cores = len(os.sched_getaffinity(0))
     typer.echo(
         f"{brokers} brokers share the {cores} cores of this machine: one that fails is stood in for, and each can be "
@@ -71,11 +73,13 @@ def _check(config: Config) -> None:
         raise Invalid("several processes share no memory: give --objects a directory or a bucket")
 
 
-def _meta(config: Config, directory: DataDirectory, given: Sequence[str], own: set[str]) -> Member:
+def _meta(config: Config, directory: DataDirectory, given: Sequence[str], own: set[str], brokers: int) -> Member:
     domains = ["--set", f"cluster.domains={DOMAINS}"] if "cluster.domains" in own else []
-    return Member(
-        name="meta", arguments=["meta", *given, *domains, "--data", str(directory.root), *_store(config, directory)]
-    )
+    http = _nth(config.get(HttpSettings).listen, "http.listen", brokers + 1)
+    arguments = [
+        "meta", *given, *domains, "--data", str(directory.root), *_store(config, directory), "--http", str(http),
+    ]  # fmt: skip
+    return Member(name="meta", arguments=arguments, free={} if http.port else {"http": "--http"})
 
 
 def _broker(config: Config, directory: DataDirectory, number: int, given: Sequence[str], own: set[str]) -> Member:
@@ -99,6 +103,11 @@ def _broker(config: Config, directory: DataDirectory, number: int, given: Sequen
         ],
         free=free,
     )  # fmt: skip
+
+
+def _zone(number: int, zones: int) -> list[str]:
+    """Brokers take the zones z1, z2 ... in turn, if there are to be any."""
+    return ["--set", f"broker.zone=z{(number - 1) % zones + 1}"] if zones else []
 
 
 def _store(config: Config, directory: DataDirectory) -> list[str]:

@@ -60,6 +60,10 @@ class Config:
             for key in leaves({name: type(section) for name, section in self._sections.items()})
         ]
 
+    def is_given(self, key: str) -> bool:
+        """Whether somebody has said what this setting is."""
+        return key in self._origins
+
     def _value(self, key: str) -> object:
         name, *path = key.split(".")
         value: object = self._sections[name]

@@ -5,14 +5,14 @@ each broker tells of the groups that clients are sent to it for, since clients
 ask all brokers and put the lists together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from dray.groups.errors import BadGroupId, GroupSaysNo
 from dray.groups.offsets import Partition, check_group
-from dray.groups.placement import BrokerOrder, domain_of_group
+from dray.groups.placement import domain_of_group
 from dray.machine.groups.classic import ClassicGroup
 from dray.machine.groups.codes import Denied, GroupCode, GroupDropped
 from dray.machine.groups.commands import DropGroup
@@ -72,13 +72,14 @@ class DescribedGroup:
 class GroupAdmin:
     """What handlers of ListGroups, DescribeGroups, DeleteGroups and OffsetDelete ask."""
 
-    def __init__(self, *, domains: Domains, topics: TopicService, routing: BrokerOrder) -> None:
+    def __init__(self, *, domains: Domains, topics: TopicService) -> None:
         self._domains = domains
         self._topics = topics
-        self._routing = routing
 
-    async def list(self, listener: str, states: Sequence[str] = (), kinds: Sequence[str] = ()) -> list[ListedGroup]:
-        """The groups that this broker is told of for a listener, of these states and kinds; none: of all."""
+    async def list(
+        self, is_told: Callable[[str], bool], states: Sequence[str] = (), kinds: Sequence[str] = ()
+    ) -> list[ListedGroup]:
+        """The groups of which whoever asks is told here, of these states and kinds; none: of all."""
         wanted_states = {state.casefold() for state in states}
         wanted_kinds = {kind.casefold() for kind in kinds}
         listed = []
@@ -88,7 +89,7 @@ class GroupAdmin:
                 one = _listed(name, replica.machine.groups.find(name))
                 fits_state = not wanted_states or one.state.casefold() in wanted_states
                 fits_kind = not wanted_kinds or one.kind in wanted_kinds
-                if fits_state and fits_kind and self._routing.is_coordinator(name, listener):
+                if fits_state and fits_kind and is_told(name):
                     listed.append(one)
         return listed
 

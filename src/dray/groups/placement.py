@@ -13,10 +13,6 @@ class BrokerOrder(Protocol):
         """How many come before this one."""
         ...
 
-    def is_coordinator(self, group: str, listener: str) -> bool:
-        """Whether clients of a listener are told to ask this broker about the group."""
-        ...
-
 
 def bucket_of(group: str) -> int:
     """The bucket of a group; it never changes."""

@@ -59,7 +59,7 @@ class GroupService:
             )
             for domain, replica in domains
         }  # fmt: skip
-        self.admin = GroupAdmin(domains=domains, topics=topics, routing=routing)
+        self.admin = GroupAdmin(domains=domains, topics=topics)
 
     async def run(self) -> None:
         """Keep the groups, for ever."""

@@ -42,21 +42,27 @@ class Ports:
 
 def take_ports(stack: AsyncExitStack, kafka: KafkaSettings, http: HttpSettings) -> Ports:
     """Take both ports or none, before anything is made or opened."""
-    taken = []
-    for text, key, flag in (
-        (kafka.listen, "kafka.listen", "--kafka"),
-        (http.listen, "http.listen", "--http"),
-    ):
-        taken.append(take(text, key, flag))
-        for bound in taken[-1].sockets:
-            stack.callback(bound.close)
-        if not taken[-1].address.is_loopback:
-            logger().warning(telemetry.EXPOSED, listener=key.partition(".")[0], host=taken[-1].address.host)
-    at = taken[0].address
+    taken = _take(stack, kafka.listen, "kafka.listen", "--kafka")
+    on_http = take_http(stack, http)
+    at = taken.address
     told = advertised(at, kafka.advertise)
     if at.is_wildcard and kafka.advertise is None:
         logger().warning(telemetry.ADVERTISED, host=told.host, port=told.port)
-    return Ports(kafka=taken[0], advertised=told, http=taken[1])
+    return Ports(kafka=taken, advertised=told, http=on_http)
+
+
+def take_http(stack: AsyncExitStack, http: HttpSettings) -> Taken:
+    """Take the HTTP port, before anything is made or opened."""
+    return _take(stack, http.listen, "http.listen", "--http")
+
+
+def _take(stack: AsyncExitStack, text: str, key: str, flag: str) -> Taken:
+    taken = take(text, key, flag)
+    for bound in taken.sockets:
+        stack.callback(bound.close)
+    if not taken.address.is_loopback:
+        logger().warning(telemetry.EXPOSED, listener=key.partition(".")[0], host=taken.address.host)
+    return taken
 
 
 def take(text: str, key: str, flag: str) -> Taken:

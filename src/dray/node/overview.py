@@ -11,7 +11,7 @@ from dray.machine.topics import Topic, TopicState
 from dray.node import telemetry
 from dray.node.addresses import HostPort
 from dray.node.plane import Plane
-from dray.node.space import DiskWatch, Reading
+from dray.node.space import DiskWatch, Reading, report
 from dray.servers.http.overview import BrokerRow, DiskRow, Overview, PartitionRow, TopicPage, TopicRow
 from dray.telemetry import last_warnings
 
@@ -31,12 +31,7 @@ class BrokerView:
         self._clock = plane.clock
 
     async def measure(self) -> None:
-        reading = await self._reading()
-        for room in reading.rooms:
-            telemetry.DISK_FREE.labels(room.what).set(room.free_bytes)
-            telemetry.DISK_SIZE.labels(room.what).set(room.size_bytes)
-        for domain, taken in reading.log_bytes.items():
-            telemetry.LOG_BYTES.labels(str(domain)).set(taken)
+        report(await self._reading())
         rows = [row async for row in self._rows("")]
         telemetry.TOPICS.set(len(rows))
         rows.sort(key=lambda row: -row.size_bytes)

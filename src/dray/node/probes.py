@@ -31,6 +31,16 @@ def tasks_probe(watch: Watch) -> Probe:
     return probe
 
 
+def stop_probe(stopping: asyncio.Event) -> Probe:
+    """Was it told to stop? Whoever sends clients here should send them elsewhere while it still serves."""
+
+    async def probe() -> None:
+        if stopping.is_set():
+            raise Unavailable("it was told to stop")
+
+    return probe
+
+
 def store_probe(objects: Objects, cluster_id: str) -> Probe:
     """Is what we were bound to still there? One look serves whoever asks within a short time."""
     state: dict[str, float | DrayError | None] = {"at": -PROBE_TTL_S, "error": None}

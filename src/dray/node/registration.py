@@ -27,7 +27,7 @@ def registration_of(settings: BrokerSettings, told: HostPort, clock: Clock) -> R
     return RegisterBroker(
         broker_id=settings.id,
         zone=settings.zone,
-        rack=settings.rack,
+        rack=settings.rack or settings.zone,
         listeners=(Listener(name=LISTENER, host=told.host, port=told.port),),
         started_ms=clock.wall_ms(),
         build=dray.__version__,

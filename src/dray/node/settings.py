@@ -19,11 +19,12 @@ class BrokerSettings(Section):
     id: int = Field(default=-1, ge=-1, le=(1 << 31) - 1)
     """The broker id that clients see. -1: one is given by the cluster and kept."""
 
-    zone: str = Field(default="", max_length=100)
-    """The zone of this broker; it is part of the names of the objects it writes."""
+    zone: str = Field(default="", max_length=75, pattern=r"^[A-Za-z0-9._:/-]*$")
+    """The zone of this broker. A client that names it in its client id, as in `zone_id=a`, is told of the brokers of
+    that zone alone. It is part of the names of the objects that this broker writes."""
 
     rack: str = Field(default="", max_length=100)
-    """The rack that clients are told."""
+    """The rack that clients are told. Empty: the zone."""
 
     accept_clock: bool = False
     """Believe this machine's clock although it is far ahead of the log's time. For one start, after you looked."""

@@ -7,13 +7,15 @@ an answer serves whoever asks within a short time.
 import asyncio
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from dray.clock import Clock
 from dray.disk import DiskFull
-from dray.errors import Unavailable
+from dray.errors import DrayError, Unavailable
+from dray.node import telemetry
 from dray.offload import Offload
 from dray.servers.http.page import size
 
@@ -119,10 +121,24 @@ class DiskWatch:
             if room.is_full(self.reserve_bytes):
                 raise full_disk(room, self.reserve_bytes)
 
+    async def measure(self) -> None:
+        """Tell how it is as metrics; of a disk that does not answer, how it was."""
+        with suppress(DrayError):
+            report(await self.look())
+
     async def close(self) -> None:
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)
+
+
+def report(reading: Reading) -> None:
+    """Tell a look as metrics."""
+    for room in reading.rooms:
+        telemetry.DISK_FREE.labels(room.what).set(room.free_bytes)
+        telemetry.DISK_SIZE.labels(room.what).set(room.size_bytes)
+    for domain, taken in reading.log_bytes.items():
+        telemetry.LOG_BYTES.labels(str(domain)).set(taken)
 
 
 def _measure(places: Places) -> Reading:

@@ -2,6 +2,8 @@
 
 The leaders of domains are a function of the brokers that there are
 (`dray.routing.leaders`), so all brokers answer alike, and each has its share.
+A client that names its zone is told of the brokers of that zone alone, and so
+of leaders and coordinators in it; if there are none, of all.
 
 A broker counts as long as it is live in the catalog. One that was not heard for
 two keep-alives is left out a little earlier, and so is one that is about to
@@ -17,28 +19,17 @@ Invariants
          request with another one is told so: 74 below it, 75 above.
     RG2  A broker that serves names itself, also in the moment between two of
          its sessions: a client forgets a broker that an answer leaves out.
-    RG4  Somebody is always named: brokers that are silent or about to stop
-         are left out only while there are others.
+    RG4  Somebody is always named: brokers that are silent, about to stop or
+         in another zone are left out only while there are others.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 
-from dray.errors import Unavailable
 from dray.machine.brokers import Broker
-from dray.machine.names import StreamId, domain_of
+from dray.machine.names import StreamId
 from dray.replica.domains import Domains
-from dray.routing.leaders import bounded_leaders, rank, rendezvous
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """A broker as clients see it on one listener."""
-
-    broker_id: int
-    host: str
-    port: int
-    rack: str | None
+from dray.routing.leaders import bounded_leaders, rank
+from dray.routing.view import Node, RoutingView, group_key
 
 
 class Routing:
@@ -48,11 +39,11 @@ class Routing:
         self.cluster_id = cluster_id
         self._domains = domains
         self._catalog = domains.catalog
-        self._leaders: dict[int, int] = {}
-        self._known: tuple[tuple[int, ...], int] = (), 0
-        self._changes = 0
         self._own: Broker | None = None
         """This very broker as it was registered last."""
+        self._heard = _Views()
+        self._live = _Views()
+        self._numbers = self._changes = 0
 
     @property
     def broker_id(self) -> int:
@@ -60,23 +51,50 @@ class Routing:
         own = self._registered()
         return -1 if own is None else own.broker_id
 
-    def nodes(self, listener: str) -> list[Node]:
-        """The brokers that have this listener and that clients should ask, by id."""
-        nodes = (_node(broker, listener) for _, broker in sorted(self._brokers().items()))
-        return [node for node in nodes if node is not None]
+    def view(self, listener: str, zone: str = "") -> RoutingView:
+        """What clients of a listener are told who are in this zone, or say nothing of one."""
+        return self._view(self._heard, self._brokers(), listener, zone)
 
-    def controller(self, nodes: Sequence[Node]) -> int:
-        """The broker that tools should ask, of those that they are told: one fixed choice, though any would do."""
-        return min((node.broker_id for node in nodes), default=-1)
+    def settled_view(self, listener: str, zone: str = "") -> RoutingView:
+        """As `view`, as the log alone has it: whom this broker does not hear counts, too."""
+        return self._view(self._live, _some(self._known(), lambda broker: not broker.draining), listener, zone)
 
-    def _brokers(self) -> dict[int, Broker]:
+    def nearer(self, listener: str, zone: str, stream: StreamId) -> int:
+        """The broker of a zone to read a stream from, for a reader who is there; -1: this one is as near as any."""
+        own = self._registered()
+        if own is None or own.zone == zone:
+            return -1
+        view = self.view(listener, zone)
+        return view.leader(stream) if view is not self.view(listener) else -1
+
+    def _view(self, views: "_Views", brokers: Mapping[int, Broker], listener: str, zone: str) -> RoutingView:
+        domains = self._catalog.machine.head.data_domains
+        if (brokers, domains) != (views.brokers, views.domains):
+            views.begin(brokers, domains)
+            self._changes += 1
+        if zone not in views.zones:
+            zone = ""  # RG4
+        found = views.kept.get((listener, zone))
+        if found is None:
+            nodes = _nodes((one for one in brokers.values() if not zone or one.zone == zone), listener)
+            if not nodes and zone:
+                return self._view(views, brokers, listener, "")  # RG4
+            self._numbers += 1
+            leaders = bounded_leaders(domains, tuple(nodes))
+            found = RoutingView(number=self._numbers, change=self._changes, nodes=nodes, leaders=leaders)
+            views.kept[listener, zone] = found
+        return found
+
+    def _brokers(self) -> Mapping[int, Broker]:
         """The brokers that clients should ask, by id."""
+        return _some(self._known(), self._is_asked)
+
+    def _known(self) -> Mapping[int, Broker]:
         own = self._registered()
         known = dict(self._catalog.machine.brokers.live)
         if own is not None:
             known.setdefault(own.broker_id, own)  # RG2: even while it registers anew
-        asked = {number: broker for number, broker in known.items() if self._is_asked(broker)}
-        return asked or known  # RG4
+        return known
 
     def _is_asked(self, broker: Broker) -> bool:
         if broker.draining:
@@ -91,50 +109,39 @@ class Routing:
             self._own = found
         return self._own
 
-    def leadership(self) -> int:
-        """A number that is another one whenever leaders may have changed."""
-        head = self._catalog.machine.head
-        known = tuple(sorted(self._brokers())), head.domains
-        if known != self._known:
-            self._known, self._leaders = known, bounded_leaders(head.data_domains, known[0])
-            self._changes += 1
-        return self._changes
-
-    def leaders(self) -> Mapping[int, int]:
-        """The broker that clients should ask, for each domain that holds streams."""
-        self.leadership()
-        return self._leaders
-
-    def leader(self, stream: StreamId) -> int:
-        """The broker that clients should ask about a stream."""
-        return self.leaders().get(domain_of(stream), self.broker_id)
-
     def epoch(self, stream: StreamId) -> int:
         """The leader epoch of a stream, in every answer (RG1)."""
         return self._domains.of(stream).machine.head.generation
 
-    def coordinator(self, group: str, listener: str) -> Node:
-        """The broker that clients should ask about a group."""
-        nodes = {node.broker_id: node for node in self.nodes(listener)}
-        if not nodes:
-            raise Unavailable("no broker is registered yet: try again")
-        return nodes[rendezvous(_group_key(group), tuple(nodes), default=min(nodes))]
-
-    def is_coordinator(self, group: str, listener: str) -> bool:
-        """Whether clients of a listener are told to ask this very broker about a group."""
-        return self.coordinator(group, listener).broker_id == self.broker_id
-
     def rank(self, group: str) -> int:
-        """How many brokers come before this one in looking after a group; 0: it is the one that clients are told."""
-        return rank(_group_key(group), tuple(self._brokers()), self.broker_id)
+        """How many brokers come before this one in looking after a group; 0: none does."""
+        return rank(group_key(group), tuple(self._brokers()), self.broker_id)
 
 
-def _group_key(group: str) -> str:
-    return f"group {group}"
+class _Views:
+    """The views of one set of brokers, kept while it stays the same."""
+
+    def __init__(self) -> None:
+        self.begin({}, range(0))
+
+    def begin(self, brokers: Mapping[int, Broker], domains: range) -> None:
+        self.brokers = brokers
+        self.domains = domains
+        self.zones = {broker.zone for broker in brokers.values()}
+        self.kept: dict[tuple[str, str], RoutingView] = {}
 
 
-def _node(broker: Broker, listener: str) -> Node | None:
-    for entry in broker.listeners:
-        if entry.name == listener:
-            return Node(broker_id=broker.broker_id, host=entry.host, port=entry.port, rack=broker.rack or None)
-    return None
+def _some(known: Mapping[int, Broker], wanted: Callable[[Broker], bool]) -> Mapping[int, Broker]:
+    """Those of the brokers that are wanted, or all of them (RG4)."""
+    return {number: broker for number, broker in known.items() if wanted(broker)} or known
+
+
+def _nodes(brokers: Iterable[Broker], listener: str) -> dict[int, Node]:
+    """The brokers that have a listener, by id, in order."""
+    found = (
+        Node(broker_id=broker.broker_id, host=entry.host, port=entry.port, rack=broker.rack or None)
+        for broker in brokers
+        for entry in broker.listeners
+        if entry.name == listener
+    )
+    return {node.broker_id: node for node in sorted(found, key=lambda node: node.broker_id)}

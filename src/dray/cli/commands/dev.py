@@ -80,6 +80,17 @@ def dev(
             show_default="one process for everything",
         ),
     ] = None,
+    zones: Annotated[
+        int | None,
+        typer.Option(
+            "--zones",
+            metavar="N",
+            min=1,
+            max=MOST_BROKERS,
+            help="With --brokers: put them into the zones z1, z2 ... in turn, to try what clients of a zone are told.",
+            show_default="no zones",
+        ),
+    ] = None,
 ) -> None:
     """Start everything on one directory, in one process or, with --brokers, in several."""
     given = {
@@ -93,8 +104,10 @@ def dev(
     flags = [Override(key=key, value=value, flag=flag) for key, (flag, value) in given.items() if value is not None]
     loaded = load_config(config, sets, flags)
     if brokers is not None:
-        serve(loaded, lambda known: as_cluster(known, brokers, inherited(config, sets)))
+        serve(loaded, lambda known: as_cluster(known, brokers, zones or 0, inherited(config, sets)))
         return
+    if zones is not None:
+        raise typer.BadParameter("only with --brokers: one broker has its zone by broker.zone", param_hint="--zones")
     serve(load_config(config, sets, [*flags, *unless_given(loaded, OWN_DEFAULTS)]))
 
 

@@ -32,11 +32,21 @@ def meta(
             show_default="DIR/objects",
         ),
     ] = None,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            "--http",
+            metavar="HOST:PORT",
+            help="Where to serve health and metrics.",
+            show_default="nowhere",
+        ),
+    ] = None,
 ) -> None:
     """Serve the log of a cluster, and nothing else: brokers of this machine join it."""
     given = {
         "broker.data": ("--data", None if data is None else str(data)),
         "objects.url": ("--objects", objects),
+        "http.listen": ("--http", http),
     }
     flags = [Override(key=key, value=value, flag=flag) for key, (flag, value) in given.items() if value is not None]
     serve(load_config(config, sets, flags), _as_meta)
@@ -45,4 +55,5 @@ def meta(
 @asynccontextmanager
 async def _as_meta(config: Config) -> AsyncIterator[Running]:
     async with run_meta(config) as meta:
-        yield Running(ready=f"log={meta.directory.served}", failed=meta.failed)
+        at = "" if meta.http is None else f" http={meta.http.url}"
+        yield Running(ready=f"log={meta.directory.served}{at}", failed=meta.failed)

@@ -30,7 +30,7 @@ from dray.node.metadata import MetadataOptions
 from dray.node.overview import BrokerView
 from dray.node.plane import OpenPlane, Plane, open_plane
 from dray.node.pools import Pools
-from dray.node.probes import metadata_probe, store_probe, tasks_probe
+from dray.node.probes import metadata_probe, stop_probe, store_probe, tasks_probe
 from dray.node.registration import LISTENER, keep_registered, register, registration_of, withdraw
 from dray.node.services import BrokerServices, ServiceSettings, run_services
 from dray.node.settings import BrokerSettings, ClusterSettings, TopicSettings
@@ -43,6 +43,8 @@ from dray.produce.settings import WalSettings
 from dray.replica.settings import SessionSettings
 from dray.replica.writer import Timing
 from dray.retention.settings import RetentionSettings
+from dray.routing.sending import Sending
+from dray.routing.settings import RoutingSettings
 from dray.servers.http.app import make_app
 from dray.servers.http.server import serve_http
 from dray.servers.http.settings import HttpSettings
@@ -59,6 +61,8 @@ LAST_PUTS_S: Final = 1.0
 """What the store is given for batches of clients that are gone, when the server has stopped."""
 
 
+HEARD_S: Final = 0.2
+"""What the other brokers get to hear of it before clients are sent to them: they would send them back."""
 LEAVING_S: Final = 1.0
 """How long clients are sent to the other brokers before connections are closed: a round of metadata, and some more."""
 
@@ -99,14 +103,16 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
         ):
             stack.push_async_callback(plane.watch.stop, plane.watch.start(name, work))
         server = await _start_kafka(stack, config, services, plane, ports.kafka)
-        await _start_http(stack, config, opened, made.pools, ports.http)
+        stopping = asyncio.Event()
+        await _start_http(stack, config, opened, made.pools, ports.http, stopping)
         stack.push_async_callback(_drain, server, services.produce)
         stack.callback(built.groups.stop)
 
         async def leave() -> None:
+            stopping.set()
             await plane.watch.stop(known)  # it would register us anew
             await withdraw(catalog, registration)
-            await _send_elsewhere(server, services, plane.clock)
+            await _send_elsewhere(services, plane.clock)
 
         stack.push_async_callback(leave)
         telemetry.BUILD.labels(dray.__version__).set(1)
@@ -179,6 +185,7 @@ def _kafka_services(config: Config, services: BrokerServices, advertised: HostPo
         domains=plane.domains,
         topics=services.topics,
         routing=services.routing,
+        sending=Sending(enforced=config.get(RoutingSettings).enforce_owner),
         described=Descriptions(services.routing),
         produce=services.produce,
         intake=services.intake,
@@ -227,7 +234,9 @@ async def _start_kafka(
     return server
 
 
-async def _start_http(stack: AsyncExitStack, config: Config, opened: OpenPlane, pools: Pools, taken: Taken) -> None:
+async def _start_http(
+    stack: AsyncExitStack, config: Config, opened: OpenPlane, pools: Pools, taken: Taken, stopping: asyncio.Event
+) -> None:
     plane, reserve = opened.plane, int(config.get(BrokerSettings).disk_reserve)
     disks = DiskWatch(opened.places, reserve, pools.upkeep, plane.clock)
     stack.push_async_callback(disks.close)
@@ -236,6 +245,7 @@ async def _start_http(stack: AsyncExitStack, config: Config, opened: OpenPlane, 
         "store": store_probe(plane.objects, plane.identity.cluster_id),
         "disk": disks.probe,
         "tasks": tasks_probe(plane.watch),
+        "stop": stop_probe(stopping),
     }
     app = make_app(probes, BrokerView(plane, disks))
     try:
@@ -244,12 +254,12 @@ async def _start_http(stack: AsyncExitStack, config: Config, opened: OpenPlane, 
         raise refusal(error, taken.address, "http.listen", "--http") from error
 
 
-async def _send_elsewhere(server: KafkaServer, services: Services, clock: Clock) -> None:
+async def _send_elsewhere(services: Services, clock: Clock) -> None:
     """Let clients find the new leaders while they can still ask here; a broker that is alone has nobody to name."""
-    own = services.routing.broker_id
-    if all(node.broker_id == own for node in services.routing.nodes(LISTENER)):
+    if services.routing.broker_id in services.routing.view(LISTENER).nodes:
         return
-    server.leave()
+    await clock.sleep(HEARD_S)
+    services.sending.leave()
     await clock.sleep(LEAVING_S)
 
 

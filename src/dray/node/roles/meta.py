@@ -22,14 +22,18 @@ from dray.log.files import FileLog
 from dray.log.settings import LogSettings
 from dray.log.urls import LocalLogs
 from dray.node import telemetry
+from dray.node.addresses import HostPort
 from dray.node.birth import remember_birth
 from dray.node.directory import DataDirectory, Identity
 from dray.node.effects import of_process
 from dray.node.joining import log_id_of
+from dray.node.listening import Taken, refusal, take_http
 from dray.node.metadata import Effects, MetadataOptions, check_genesis, check_whole, pass_on
 from dray.node.owning import open_logs
 from dray.node.plane import open_own
+from dray.node.probes import stop_probe, store_probe, tasks_probe
 from dray.node.settings import BrokerSettings, ClusterSettings
+from dray.node.space import DiskWatch, Places
 from dray.objects.port import Objects
 from dray.replica.checkpointer import KEPT_BYTES, KEPT_MS
 from dray.replica.checkpoints import FileCheckpoints, PublishedCheckpoints, SharedCheckpoints
@@ -37,6 +41,9 @@ from dray.replica.domains import CATALOG_DOMAIN
 from dray.replica.fold import state_at
 from dray.replica.keeping import KeepLimits
 from dray.replica.letting_go import LettingGo
+from dray.servers.http.app import make_health_app
+from dray.servers.http.server import serve_http
+from dray.servers.http.settings import HttpSettings
 from dray.tasks.watch import Watch
 from dray.telemetry import logger
 
@@ -50,6 +57,8 @@ class RunningMeta:
     """A log server that serves."""
 
     directory: DataDirectory
+    http: HostPort | None
+    """Where it tells how it is, if it was told to."""
     failed: "asyncio.Future[DrayError]"
     """Resolves when the process must end."""
 
@@ -59,6 +68,7 @@ async def run_meta(config: Config, limits: KeepLimits = LIMITS, look_s: float = 
     """Serve the logs of a directory for as long as the block runs."""
     settings = config.get(LogSettings)
     async with AsyncExitStack() as stack:
+        http = take_http(stack, config.get(HttpSettings)) if config.is_given("http.listen") else None
         made = of_process(stack, config)
         effects, place = made.effects, settings.place
         directory = DataDirectory(
@@ -86,10 +96,34 @@ async def run_meta(config: Config, limits: KeepLimits = LIMITS, look_s: float = 
         stack.push_async_callback(server.close)
         await server.listen_unix(directory.socket)
         await remember_birth(objects, directory, effects.disk)
+        if http is not None:
+            places = Places(rooms={"log": directory.meta}, logs={domain: directory.log(domain) for domain in logs})
+            disks = DiskWatch(places, int(config.get(BrokerSettings).disk_reserve), made.pools.upkeep, effects.clock)
+            stack.push_async_callback(disks.close)
+            await _start_http(stack, disks, watch, objects, identity.cluster_id, http)
         logger().info(telemetry.META_READY, log=str(directory.served), domains=len(logs))
-        yield RunningMeta(directory=directory, failed=failed)
+        at = None if http is None else http.address
+        yield RunningMeta(directory=directory, http=at, failed=failed)
         logger().info(telemetry.STOPPING)
     logger().info(telemetry.STOPPED)
+
+
+async def _start_http(
+    stack: AsyncExitStack, disks: DiskWatch, watch: Watch, objects: Objects, cluster_id: str, taken: Taken
+) -> None:
+    """Health and metrics. A store that is away keeps brokers from serving, and this process from trimming."""
+    stopping = asyncio.Event()
+    probes = {
+        "store": store_probe(objects, cluster_id),
+        "disk": disks.probe,
+        "tasks": tasks_probe(watch),
+        "stop": stop_probe(stopping),
+    }
+    try:
+        await stack.enter_async_context(serve_http(make_health_app(probes, disks.measure), taken.sockets))
+    except OSError as error:  # bound by both of us, and the other was first to listen
+        raise refusal(error, taken.address, "http.listen", "--http") from error
+    stack.callback(stopping.set)
 
 
 async def _check(directory: DataDirectory, identity: Identity, logs: dict[int, FileLog], effects: Effects) -> None:

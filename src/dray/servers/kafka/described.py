@@ -1,21 +1,22 @@
 """Topics as Metadata describes them, kept as bytes.
 
 Clients ask for all topics again and again, and topics hardly change: what a
-version says of a topic is encoded once, and again after the topic or the set
-of brokers has changed.
+version says of a topic to the clients of a zone is encoded once, and again
+after the topic or the set of brokers has changed.
 
 Invariants
     SV1  A kept description is what would be encoded now: it is used only for
          the very topic it was made of, with as many visible partitions, and
-         while the leaders are the same.
+         the very view.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
-from dray.machine.names import TopicId, domain_of
+from dray.machine.names import TopicId
 from dray.machine.topics import Topic
 from dray.routing.service import Routing
+from dray.routing.view import RoutingView
 from dray.servers.kafka.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
@@ -41,24 +42,23 @@ class Descriptions:
     def __init__(self, routing: Routing, limit_bytes: int = LIMIT_BYTES) -> None:
         self._routing = routing
         self._limit_bytes = limit_bytes
-        self._leadership = -1
-        self._kept: dict[tuple[TopicId, int], _Kept] = {}
+        self._change = 0
+        self._kept: dict[tuple[TopicId, int, int], _Kept] = {}
         self.size = 0
 
-    def of(self, topic: Topic, version: int) -> bytes:
+    def of(self, topic: Topic, version: int, view: RoutingView) -> bytes:
         """The topic, encoded as an element of a Metadata response of this version."""
-        leadership = self._routing.leadership()
-        if leadership != self._leadership:  # SV1
+        if view.change > self._change:  # nobody asks for the older ones any more
             self._forget()
-            self._leadership = leadership
-        found = self._kept.get((topic.id, version))
+            self._change = view.change
+        found = self._kept.get((topic.id, version, view.number))
         if found is not None and found.topic is topic and found.visible == topic.visible:  # SV1
             return found.encoded
-        encoded = write_metadata_response_topic(version, describe(topic, self._routing))
-        self._keep((topic.id, version), _Kept(topic, topic.visible, encoded))
+        encoded = write_metadata_response_topic(version, describe(topic, self._routing, view))
+        self._keep((topic.id, version, view.number), _Kept(topic, topic.visible, encoded))
         return encoded
 
-    def _keep(self, key: tuple[TopicId, int], new: _Kept) -> None:
+    def _keep(self, key: tuple[TopicId, int, int], new: _Kept) -> None:
         old = self._kept.pop(key, None)
         if old is not None:
             self.size -= _ENTRY_BYTES + len(old.encoded)
@@ -72,12 +72,11 @@ class Descriptions:
         self.size = 0
 
 
-def describe(topic: Topic, routing: Routing) -> MetadataResponseTopic:
+def describe(topic: Topic, routing: Routing, view: RoutingView) -> MetadataResponseTopic:
     """What clients are told of a topic that exists."""
     partitions = []
-    leaders, default = routing.leaders(), routing.broker_id
     for partition, stream in enumerate(topic.streams[: topic.visible]):
-        leader = leaders.get(domain_of(stream), default)
+        leader = view.leader(stream)
         partitions.append(
             MetadataResponsePartition(
                 partition_index=partition,

@@ -17,6 +17,7 @@ from dray.machine.groups.codes import GroupCode
 from dray.produce import errors as produce
 from dray.records import errors as records
 from dray.retention import errors as retention
+from dray.routing import errors as routing
 from dray.servers.kafka.codes import ErrorCode
 from dray.topics import errors as topics
 
@@ -61,6 +62,8 @@ _MEANING: Final[dict[type[DrayError], ErrorCode]] = {
     fetch.StreamGone: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     groups.BadGroupConfig: ErrorCode.INVALID_CONFIG,
     retention.BeyondEnd: ErrorCode.OFFSET_OUT_OF_RANGE,
+    routing.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    routing.NotCoordinator: ErrorCode.NOT_COORDINATOR,
     groups.BadGroupId: ErrorCode.INVALID_GROUP_ID,
     groups.BadSessionTimeout: ErrorCode.INVALID_SESSION_TIMEOUT,
     groups.BadPattern: ErrorCode.INVALID_REGULAR_EXPRESSION,

@@ -21,7 +21,6 @@ from dray.servers.kafka.codec import Message, encode
 from dray.servers.kafka.dispatch import Route
 from dray.servers.kafka.error_codes import ErrorCode, code_for
 from dray.servers.kafka.handler import ALONE, Context, Disconnect, Peer, Turn
-from dray.servers.kafka.leaving import sent_elsewhere
 from dray.servers.kafka.messages.request_header import RequestHeader
 from dray.servers.kafka.messages.response_header import ResponseHeader
 from dray.servers.kafka.support import Api
@@ -120,11 +119,11 @@ class Exchanges:
 
     def take_plain(self, route: Route, plain: "Plain", frame: memoryview) -> bool:
         """Serve a request without a task, if it waits for nothing before it (KP7, KP8) and is plain."""
-        if self._core.leaving or self._queue or (self._running and self._running_api is not route.api):
+        if self._queue or (self._running and self._running_api is not route.api):
             return False
         if self._last_turn is not None and not self._last_turn.passed:
             return False
-        order = plain.take(frame, self._core.services)
+        order = plain.take(frame, self._core.services, self.peer)
         if order is None:
             return False
         charge = len(frame) + 2 * ELEMENT_BYTES * order.partitions
@@ -189,9 +188,7 @@ class Exchanges:
             route.version, exchange.header.client_id, self.peer, core.services, core.matrix, exchange.turn
         )  # fmt: skip
         try:
-            response = sent_elsewhere(route, message) if core.leaving else None  # SV4
-            if response is None:
-                response = await route.endpoint.handle(message, context)
+            response = await route.endpoint.handle(message, context)
             if response is not None:
                 _answer(exchange, response)
         except Disconnect as error:

@@ -39,7 +39,9 @@ from dray.produce.intake import Intake
 from dray.produce.service import ProduceService
 from dray.replica.domains import Domains
 from dray.retention.records import RecordService
+from dray.routing.sending import Sending
 from dray.routing.service import Routing
+from dray.routing.zones import zone_of
 from dray.servers.kafka.broker_configs import BrokerConfigs
 from dray.servers.kafka.codec import Message, Req, Resp
 from dray.servers.kafka.error_codes import ErrorCode
@@ -58,6 +60,7 @@ class Services:
     domains: Domains
     topics: TopicService
     routing: Routing
+    sending: Sending
     described: "Descriptions"
     produce: ProduceService
     intake: Intake
@@ -175,6 +178,11 @@ class Context(msgspec.Struct, frozen=True):
     services: Services
     matrix: Matrix
     turn: Turn
+
+    @property
+    def zone(self) -> str:
+        """The zone that this request names; empty: none."""
+        return zone_of(self.client_id)
 
 
 class Disconnect(Exception):

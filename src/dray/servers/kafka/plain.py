@@ -27,15 +27,18 @@ from dray.produce.batches import NewBatch, Stored
 from dray.produce.flush import because, report
 from dray.records import plain_request
 from dray.records.pure_request import Row
+from dray.routing.view import RoutingView
+from dray.routing.zones import zone_of
 from dray.servers.kafka.asked import named
-from dray.servers.kafka.codec import encode, put_uvarint
-from dray.servers.kafka.handler import Services
+from dray.servers.kafka.codec import decode, encode, put_uvarint
+from dray.servers.kafka.handler import Peer, Services
 from dray.servers.kafka.messages.produce import (
     SCHEMA,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
 )
+from dray.servers.kafka.messages.request_header import CODEC as REQUEST_HEADER
 
 if TYPE_CHECKING:
     from dray.servers.kafka.exchanges import Exchange, Exchanges
@@ -59,7 +62,7 @@ class Plain:
     def __init__(self, failure: Failure) -> None:
         self._failure = failure
 
-    def take(self, frame: memoryview, services: Services) -> "Order | None":
+    def take(self, frame: memoryview, services: Services, peer: Peer) -> "Order | None":
         """A request of version 9 to 12 as an order that can begin; None: it is for `handle`."""
         found = plain_request(frame)
         if found is None:
@@ -67,17 +70,26 @@ class Plain:
         correlation_id, timeout_ms, rows = found
         if timeout_ms <= 0:
             return None
+        view = _view(frame, services, peer) if services.sending.partitions else None
         now_ms, take_row = services.clock.wall_ms(), services.intake.take_row
         batches: list[NewBatch] = []
         for row in rows:
             topic = named(row[0], services)
             if topic is None or not 0 <= row[1] < topic.visible:
                 return None
+            if view is not None and view.leader(topic.streams[row[1]]) != services.routing.broker_id:
+                return None
             batch = take_row(topic, frame, row, now_ms)
             if batch is None:
                 return None
             batches.append(batch)
         return Order(correlation_id, timeout_ms, rows, batches, self._failure)
+
+
+def _view(frame: memoryview, services: Services, peer: Peer) -> RoutingView:
+    """What whoever sent a request is told."""
+    header, _, _ = decode(REQUEST_HEADER.read[2], frame, 0)
+    return services.routing.view(peer.listener, zone_of(header.client_id))
 
 
 class Order:

@@ -85,8 +85,6 @@ class Core:
         self.received_bytes = 0
         self.sent_bytes = 0
         self.stopping = False
-        self.leaving = False
-        """Whether clients are sent to other brokers (SV4)."""
         self._told: Counter[str] = Counter()
         self._door = Door(limits)
 
@@ -222,10 +220,6 @@ class KafkaServer:
         return [
             await loop.create_server(connect, listener.host, listener.port, ssl=listener.tls, backlog=listener.backlog)
         ]
-
-    def leave(self) -> None:
-        """Send clients to the other brokers from now on, but for what was taken (SV4)."""
-        self.core.leaving = True
 
     async def stop(self) -> None:
         """Accept no more, answer what was taken, close; cut what is not done by the deadline."""

@@ -132,7 +132,7 @@ APIS: Final[tuple[Api, ...]] = (
         access=((Operation.DESCRIBE, Resource.TOPIC),),
         family=Family.ADMIN,
         module=_APIS + "metadata",
-        note="No authorized operations, no zones: every client is told of every broker.",
+        note="No authorized operations. Who names a zone in its client id is told of the brokers there.",
     ),
     Api(
         key=8,
@@ -413,7 +413,7 @@ APIS: Final[tuple[Api, ...]] = (
         access=((Operation.DESCRIBE, Resource.CLUSTER),),
         family=Family.ADMIN,
         module=_APIS + "describe_cluster",
-        note="No authorized operations, no zones, no controllers (114).",
+        note="No authorized operations, no controllers (114). Zones as in Metadata.",
         breakable=True,
     ),
     Api(

@@ -16,7 +16,8 @@ from dray.machine.names import TopicId
 from dray.pace import Pace
 from dray.servers.kafka.asked import Asked
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
-from dray.servers.kafka.handler import Context, Endpoint, Services, check_count
+from dray.servers.kafka.handler import Context, Endpoint, check_count
+from dray.servers.kafka.leading import check_coordinator
 from dray.servers.kafka.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -35,17 +36,19 @@ async def handle(request: ConsumerGroupDescribeRequest, context: Context) -> Con
     asked, pace = Asked(context.services), Pace()
     groups = []
     for name in request.group_ids:
-        described = await _describe(name, context.services, asked)
+        described = await _describe(name, context, asked)
         groups.append(described)
         if pace.is_due(1 + len(described.members)):
             await asyncio.sleep(0)
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
-async def _describe(name: str, services: Services, asked: Asked) -> DescribedGroup:
+async def _describe(name: str, context: Context, asked: Asked) -> DescribedGroup:
+    services = context.services
     if not name:
         return _refusal(name, ErrorCode.INVALID_GROUP_ID, None)
     try:
+        await check_coordinator(name, context)
         found = await services.consumers.describe(name, asked.fresh)
     except DrayError as error:
         return _refusal(name, code_for(error, Family.GROUP), None)

@@ -15,6 +15,7 @@ from dray.machine.groups.masks import Masks, partitions_of
 from dray.machine.names import TopicId
 from dray.servers.kafka.error_codes import GROUP_CODES, ErrorCode
 from dray.servers.kafka.handler import Context, Endpoint, check_count
+from dray.servers.kafka.leading import check_coordinator
 from dray.servers.kafka.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -32,6 +33,7 @@ async def handle(request: ConsumerGroupHeartbeatRequest, context: Context) -> Co
         return _refusal(ErrorCode.INVALID_REQUEST, wrong)
     owned = request.topic_partitions
     check_count(sum(len(one.partitions) for one in owned or ()))
+    await check_coordinator(request.group_id, context)
     call = Heartbeat(
         group=request.group_id,
         member=request.member_id,

@@ -8,6 +8,7 @@ from typing import Final
 from dray.errors import DrayError
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Endpoint, check_count
+from dray.servers.kafka.leading import check_coordinator
 from dray.servers.kafka.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -23,6 +24,7 @@ async def handle(request: DeleteGroupsRequest, context: Context) -> DeleteGroups
 
 async def _delete(group: str, context: Context) -> DeletableGroupResult:
     try:
+        await check_coordinator(group, context)
         await context.services.group_admin.drop(group)
     except DrayError as error:
         return DeletableGroupResult(group_id=group, error_code=code_for(error, Family.GROUP))

@@ -1,14 +1,15 @@
 """DescribeCluster (60): the brokers, as Metadata tells them.
 
 Left out: authorized operations (not requested = -2147483648 is always
-answered) and zones. There are no controllers to ask about (114), and no broker
-is ever fenced: one that is not live is not there.
+answered). There are no controllers to ask about (114), and no broker is ever
+fenced: one that is not live is not there.
 """
 
 from typing import Final
 
 from dray.servers.kafka.error_codes import ErrorCode
 from dray.servers.kafka.handler import Context, Endpoint
+from dray.servers.kafka.leading import view_of
 from dray.servers.kafka.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -24,14 +25,13 @@ async def handle(request: DescribeClusterRequest, context: Context) -> DescribeC
         return refuse(request, ErrorCode.MISMATCHED_ENDPOINT_TYPE, "there are brokers here, and no controllers")
     if request.endpoint_type != _BROKERS:
         return refuse(request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, "there are only brokers")
-    routing = context.services.routing
-    nodes = routing.nodes(context.peer.listener)
+    view = view_of(context)
     return DescribeClusterResponse(
-        cluster_id=routing.cluster_id,
-        controller_id=routing.controller(nodes),
+        cluster_id=context.services.routing.cluster_id,
+        controller_id=view.controller,
         brokers=[
             DescribeClusterBroker(broker_id=node.broker_id, host=node.host, port=node.port, rack=node.rack)
-            for node in nodes
+            for node in view.nodes.values()
         ],
     )
 

@@ -10,6 +10,7 @@ from dray.errors import DrayError
 from dray.groups.admin import DescribedGroup as Found
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Endpoint, check_count
+from dray.servers.kafka.leading import check_coordinator
 from dray.servers.kafka.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -28,6 +29,7 @@ async def handle(request: DescribeGroupsRequest, context: Context) -> DescribeGr
 
 async def _describe(group: str, context: Context) -> DescribedGroup:
     try:
+        await check_coordinator(group, context)
         found = await context.services.group_admin.describe(group)
     except DrayError as error:
         return DescribedGroup(group_id=group, error_code=code_for(error, Family.GROUP))

@@ -13,9 +13,11 @@ from typing import Final
 from dray.errors import DrayError
 from dray.machine.topics import Topic
 from dray.pace import Pace
+from dray.routing.view import RoutingView
 from dray.servers.kafka.asked import Asked
 from dray.servers.kafka.error_codes import ErrorCode
 from dray.servers.kafka.handler import Context, Endpoint, Services, check_count
+from dray.servers.kafka.leading import view_of
 from dray.servers.kafka.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -34,11 +36,12 @@ async def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeL
     services, asked, pace = context.services, Asked(context.services), Pace()
     for _, replica in services.domains:
         await asked.fresh.of(replica)
+    view = view_of(context)
     topics: list[DescribeLogDirsTopic | bytes] = []
     for topic, numbers in await _wanted(request, asked):
         sizes = []
         for number in numbers:
-            size = _size(topic, number, services)
+            size = _size(topic, number, services, view)
             if size is not None:
                 sizes.append(DescribeLogDirsPartition(partition_index=number, partition_size=size))
             if pace.is_due():
@@ -65,12 +68,12 @@ async def _wanted(request: DescribeLogDirsRequest, asked: Asked) -> Sequence[tup
     return found
 
 
-def _size(topic: Topic, number: int, services: Services) -> int | None:
+def _size(topic: Topic, number: int, services: Services, view: RoutingView) -> int | None:
     """The bytes of a partition; None: it is not there, or another broker tells of it."""
     if not 0 <= number < topic.visible:
         return None
     stream = topic.streams[number]
-    if services.routing.leader(stream) != services.routing.broker_id:
+    if view.leader(stream) != services.routing.broker_id:
         return None
     try:
         found = services.domains.of(stream).machine.streams.find(stream)

@@ -13,9 +13,11 @@ from dray.errors import DrayError, Invalid
 from dray.machine.topics import Topic
 from dray.pace import Pace
 from dray.routing.service import Routing
+from dray.routing.view import RoutingView
 from dray.servers.kafka.asked import Asked
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Endpoint, check_count
+from dray.servers.kafka.leading import view_of
 from dray.servers.kafka.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -34,6 +36,7 @@ async def handle(request: DescribeTopicPartitionsRequest, context: Context) -> D
     """Topics by name; one that is not there takes no room."""
     check_count(len(request.topics))
     asked, pace, cursor = Asked(context.services), Pace(), request.cursor
+    view = view_of(context)
     names = _names(request)
     everything = {topic.name: topic for topic in await asked.everything()} if not request.topics else {}
     left = max(1, min(request.response_partition_limit, _MOST))
@@ -53,7 +56,7 @@ async def handle(request: DescribeTopicPartitionsRequest, context: Context) -> D
             told.append(_refusal(name, _code(name, error)))
             continue
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
-        told.append(_described(topic, first, left, context.services.routing))
+        told.append(_described(topic, first, left, context.services.routing, view))
         left -= len(told[-1].partitions)
         end = first + len(told[-1].partitions)
         if end < topic.visible:
@@ -87,10 +90,12 @@ def _code(name: str, error: DrayError) -> ErrorCode:
     return code_for(error, Family.ADMIN)
 
 
-def _described(topic: Topic, first: int, most: int, routing: Routing) -> DescribeTopicPartitionsResponseTopic:
+def _described(
+    topic: Topic, first: int, most: int, routing: Routing, view: RoutingView
+) -> DescribeTopicPartitionsResponseTopic:
     partitions = []
     for number, stream in enumerate(islice(topic.streams, first, min(topic.visible, first + most)), first):
-        leader = routing.leader(stream)
+        leader = view.leader(stream)
         partitions.append(
             DescribeTopicPartitionsResponsePartition(
                 partition_index=number,

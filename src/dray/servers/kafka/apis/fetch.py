@@ -2,29 +2,35 @@
 
 Left out: fetch sessions are declined (session id 0 in every answer, so every
 client keeps sending full requests), aborted transactions (there are none:
-`read_committed` reads the same), followers.
+`read_committed` reads the same), followers. Whoever says in which rack it is,
+and not in its client id, is sent to a broker of that zone, if there is one.
 """
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from dray.errors import DrayError
 from dray.fetch.plan import PartitionRead
 from dray.fetch.service import Fetched, PartitionData
 from dray.machine.topics import Topic
 from dray.pace import Pace
+from dray.routing.errors import NotLeader
 from dray.servers.kafka import telemetry
 from dray.servers.kafka.asked import Asked
 from dray.servers.kafka.epochs import UNCHECKED, epoch_error
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
-from dray.servers.kafka.handler import Context, Endpoint, Services, check_count
+from dray.servers.kafka.handler import Context, Endpoint, check_count
+from dray.servers.kafka.leading import Leading
 from dray.servers.kafka.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
 )
 from dray.servers.kafka.messages.fetch import PartitionData as PartitionAnswer
 
@@ -34,14 +40,27 @@ _NO_SESSION: Final = (-1, 0)
 _READ_COMMITTED: Final = 1
 
 
+@dataclass(frozen=True, slots=True)
+class _Nearer:
+    """A broker in the rack of the client, which should read there (KIP-392)."""
+
+    broker_id: int
+
+
+_Found: TypeAlias = PartitionRead | ErrorCode | NotLeader | _Nearer
+"""What is read of a partition, or why nothing is."""
+
+
 async def handle(request: FetchRequest, context: Context) -> FetchResponse:
     if request.session_epoch not in _NO_SESSION:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     check_count(sum(len(topic.partitions) for topic in request.topics))
     asked, pace = Asked(context.services), Pace()
-    places: list[tuple[FetchTopic, list[PartitionRead | ErrorCode]]] = []
+    leading = Leading(context, asked, request.rack_id)
+    rack = "" if context.zone else request.rack_id  # who named a zone knows of its brokers alone
+    places: list[tuple[FetchTopic, list[_Found]]] = []
     for topic in _folded(request.topics):
-        places.append((topic, await _reads(topic, context, asked, pace)))
+        places.append((topic, await _reads(topic, context, asked, leading, rack, pace)))
         if pace.is_due():
             await asyncio.sleep(0)
     reads = [read for _, found in places for read in found if isinstance(read, PartitionRead)]
@@ -69,7 +88,8 @@ async def handle(request: FetchRequest, context: Context) -> FetchResponse:
     finally:
         if account is not None:
             account.forget_plan()  # from here to the connection nothing is awaited: it counts what it has not sent
-    return FetchResponse(responses=responses)
+    nodes = [NodeEndpoint(node_id=one.broker_id, host=one.host, port=one.port, rack=one.rack) for one in leading.told]
+    return FetchResponse(responses=responses, node_endpoints=nodes)
 
 
 def _folded(topics: Sequence[FetchTopic]) -> Sequence[FetchTopic]:
@@ -92,21 +112,24 @@ def _by_number(topic: FetchTopic) -> dict[int, FetchPartition]:
 
 async def _partitions(
     topic: FetchTopic,
-    found: list[PartitionRead | ErrorCode],
+    found: list[_Found],
     answers: Iterator[PartitionData],
     aborted: tuple[()] | None,
     pace: Pace,
 ) -> list[PartitionAnswer]:
     partitions = []
     for asked, read in zip(topic.partitions, found, strict=True):
-        answer = _refusal(asked, read) if isinstance(read, ErrorCode) else _answer(asked, next(answers), aborted)
-        partitions.append(answer)
+        partitions.append(
+            _answer(asked, next(answers), aborted) if isinstance(read, PartitionRead) else _refusal(asked, read)
+        )
         if pace.is_due():
             await asyncio.sleep(0)
     return partitions
 
 
-async def _reads(wanted: FetchTopic, context: Context, asked: Asked, pace: Pace) -> list[PartitionRead | ErrorCode]:
+async def _reads(
+    wanted: FetchTopic, context: Context, asked: Asked, leading: Leading, rack: str, pace: Pace
+) -> list[_Found]:
     by_id = context.version >= _FIRST_WITH_IDS
     try:
         topic = await (asked.topic_of_id(wanted.topic_id) if by_id else asked.topic(wanted.topic))
@@ -114,19 +137,28 @@ async def _reads(wanted: FetchTopic, context: Context, asked: Asked, pace: Pace)
         return [code_for(error, Family.DATA) for _ in wanted.partitions]
     reads = []
     for partition in wanted.partitions:
-        reads.append(await _read(topic, partition, context.services, asked))
+        reads.append(await _read(topic, partition, context, asked, leading, rack))
         if pace.is_due():
             await asyncio.sleep(0)
     return reads
 
 
-async def _read(topic: Topic, wanted: FetchPartition, services: Services, asked: Asked) -> PartitionRead | ErrorCode:
+async def _read(
+    topic: Topic, wanted: FetchPartition, context: Context, asked: Asked, leading: Leading, rack: str
+) -> _Found:
+    routing = context.services.routing
     try:
         stream = await asked.stream(topic, wanted.partition)
+        nearer = routing.nearer(context.peer.listener, rack, stream) if rack else -1
+        if nearer >= 0:
+            return _Nearer(nearer)
+        await leading.check(stream)
+    except NotLeader as error:
+        return error
     except DrayError as error:
         return code_for(error, Family.DATA)
     named = max(UNCHECKED, wanted.current_leader_epoch)  # any negative one names none here, as in Kafka
-    return epoch_error(named, services.routing.epoch(stream)) or PartitionRead(
+    return epoch_error(named, routing.epoch(stream)) or PartitionRead(
         stream=stream, offset=wanted.fetch_offset, max_bytes=wanted.partition_max_bytes
     )
 
@@ -144,11 +176,22 @@ def _answer(asked: FetchPartition, found: PartitionData, aborted: tuple[()] | No
     )
 
 
-def _refusal(asked: FetchPartition, code: ErrorCode) -> PartitionAnswer:
-    telemetry.count_partition_error("Fetch", code)
+def _refusal(asked: FetchPartition, why: ErrorCode | NotLeader | _Nearer) -> PartitionAnswer:
+    code, leader, nearer = ErrorCode.NONE, LeaderIdAndEpoch(), -1
+    match why:
+        case _Nearer(broker_id=nearer):
+            pass
+        case NotLeader():
+            code = code_for(why, Family.DATA)
+            leader = LeaderIdAndEpoch(leader_id=why.leader.broker_id, leader_epoch=why.epoch)
+        case _:
+            code = why
+    if code:
+        telemetry.count_partition_error("Fetch", code)
     return PartitionAnswer(
-        partition_index=asked.partition, error_code=code, high_watermark=-1, last_stable_offset=-1, log_start_offset=-1
-    )
+        partition_index=asked.partition, error_code=code, high_watermark=-1, last_stable_offset=-1,
+        log_start_offset=-1, current_leader=leader, preferred_read_replica=nearer,
+    )  # fmt: skip
 
 
 def refuse(request: FetchRequest, code: ErrorCode) -> FetchResponse:

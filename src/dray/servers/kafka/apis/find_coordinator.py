@@ -1,4 +1,4 @@
-"""FindCoordinator (10): which broker to ask about a group. Any of them would do.
+"""FindCoordinator (10): which broker to ask about a group, of the client's zone. Any would do.
 
 Left out: coordinators of transactions and share groups are refused at once,
 with a code that the clients of the version do not retry: 42, whose message
@@ -13,6 +13,7 @@ from dray.errors import Unavailable
 from dray.pace import Pace
 from dray.servers.kafka.error_codes import ErrorCode
 from dray.servers.kafka.handler import Context, Endpoint, check_count
+from dray.servers.kafka.leading import view_of
 from dray.servers.kafka.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -50,7 +51,7 @@ def _find(key: str, key_type: int, context: Context) -> Coordinator:
             code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return _refusal(key, code, "only groups have a coordinator: there are no transactions")
     try:
-        node = context.services.routing.coordinator(key, context.peer.listener)
+        node = view_of(context).coordinator(key)
     except Unavailable as error:
         return _refusal(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
     return Coordinator(key=key, node_id=node.broker_id, host=node.host, port=node.port, error_message=None)

@@ -10,10 +10,12 @@ from dray.groups.classic import Caller
 from dray.machine.groups.names import InstanceId, MemberId
 from dray.servers.kafka.error_codes import GROUP_CODES, ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Endpoint
+from dray.servers.kafka.leading import check_coordinator
 from dray.servers.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 async def handle(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
+    await check_coordinator(request.group_id, context)
     caller = Caller(
         group=request.group_id,
         member=MemberId(request.member_id),

@@ -14,6 +14,7 @@ from dray.machine.groups.roster import CONSUMER
 from dray.servers.kafka.codec import Malformed, decode
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Endpoint, check_count
+from dray.servers.kafka.leading import check_coordinator
 from dray.servers.kafka.messages.consumer_protocol_subscription import CODEC as SUBSCRIPTION
 from dray.servers.kafka.messages.join_group import (
     JoinGroupRequest,
@@ -31,6 +32,7 @@ _OF_NO_MEMBER: Final = (GroupCode.FULL, GroupCode.OTHER_KIND)
 
 async def handle(request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
     check_count(len(request.protocols))
+    await check_coordinator(request.group_id, context)
     call = Join(
         caller=Caller(
             group=request.group_id,

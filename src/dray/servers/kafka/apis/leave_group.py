@@ -10,6 +10,7 @@ from dray.groups.classic import Caller
 from dray.machine.groups.names import InstanceId, MemberId
 from dray.servers.kafka.error_codes import GROUP_CODES, ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Endpoint, check_count
+from dray.servers.kafka.leading import check_coordinator
 from dray.servers.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 _FIRST_WITH_MANY: Final = 3
@@ -18,6 +19,7 @@ _FIRST_WITH_MANY: Final = 3
 async def handle(request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse:
     group, several = request.group_id, context.version >= _FIRST_WITH_MANY
     check_count(len(request.members))
+    await check_coordinator(request.group_id, context)
     members = (
         [
             Caller(

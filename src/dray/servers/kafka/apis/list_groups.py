@@ -7,14 +7,18 @@ from typing import Final
 
 from dray.servers.kafka.error_codes import ErrorCode
 from dray.servers.kafka.handler import Context, Endpoint, check_count
+from dray.servers.kafka.leading import view_of
 from dray.servers.kafka.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
 async def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
     check_count(len(request.states_filter) + len(request.types_filter))
-    found = await context.services.group_admin.list(
-        context.peer.listener, request.states_filter, request.types_filter
-    )  # fmt: skip
+    view, own = view_of(context), context.services.routing.broker_id
+
+    def is_told(group: str) -> bool:
+        return view.coordinator(group).broker_id == own
+
+    found = await context.services.group_admin.list(is_told, request.states_filter, request.types_filter)
     return ListGroupsResponse(
         groups=[
             ListedGroup(group_id=one.group, protocol_type=one.protocol_type, group_state=one.state, group_type=one.kind)

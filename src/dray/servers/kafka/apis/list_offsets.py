@@ -17,6 +17,7 @@ from dray.servers.kafka.asked import Asked
 from dray.servers.kafka.epochs import epoch_error
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Endpoint, Services, check_count
+from dray.servers.kafka.leading import Leading
 from dray.servers.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -39,10 +40,11 @@ _SINCE: Final = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LA
 async def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
     check_count(sum(len(topic.partitions) for topic in request.topics))
     asked, pace = Asked(context.services), Pace()
+    leading = Leading(context, asked)
     topics, twice = _told_apart(request.topics)
     answers = {}
     for topic in topics:
-        answers[topic.name] = await _partitions(topic, context, asked, pace)
+        answers[topic.name] = await _partitions(topic, context, asked, leading, pace)
         if pace.is_due():
             await asyncio.sleep(0)
     for name, found in twice.items():
@@ -71,7 +73,7 @@ def _told_apart(
 
 
 async def _partitions(
-    wanted: ListOffsetsTopic, context: Context, asked: Asked, pace: Pace
+    wanted: ListOffsetsTopic, context: Context, asked: Asked, leading: Leading, pace: Pace
 ) -> list[ListOffsetsPartitionResponse]:
     try:
         topic = await asked.topic(wanted.name)
@@ -80,18 +82,19 @@ async def _partitions(
         return [_refusal(one, code) for one in wanted.partitions]
     answers = []
     for one in wanted.partitions:
-        answers.append(await _answer(topic, one, context, asked))
+        answers.append(await _answer(topic, one, context, asked, leading))
         if pace.is_due():
             await asyncio.sleep(0)
     return answers
 
 
 async def _answer(
-    topic: Topic, wanted: ListOffsetsPartition, context: Context, asked: Asked
+    topic: Topic, wanted: ListOffsetsPartition, context: Context, asked: Asked, leading: Leading
 ) -> ListOffsetsPartitionResponse:
     routing = context.services.routing
     try:
         stream = await asked.stream(topic, wanted.partition_index)
+        await leading.check(stream)
         if wrong := epoch_error(wanted.current_leader_epoch, routing.epoch(stream)):
             return _refusal(wanted, wrong)
         if wanted.timestamp < 0 and context.version < _SINCE.get(wanted.timestamp, 1 << 15):

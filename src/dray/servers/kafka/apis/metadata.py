@@ -1,7 +1,8 @@
 """Metadata (3): brokers, topics, and whom to ask about each partition.
 
+A client that names its zone is told of the brokers there, if there are any.
 Left out: authorized operations (not requested = -2147483648 is always
-answered), and zones: every client is told of every broker.
+answered).
 """
 
 import asyncio
@@ -9,10 +10,12 @@ from typing import Final, TypeAlias
 
 from dray.errors import DrayError
 from dray.pace import Pace
+from dray.routing.view import RoutingView
 from dray.servers.kafka.asked import Asked
 from dray.servers.kafka.codec import ZERO_UUID
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Endpoint, check_count
+from dray.servers.kafka.leading import view_of
 from dray.servers.kafka.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -31,39 +34,40 @@ _FIRST_WITH_IDS: Final = 12
 
 
 async def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
-    services = context.services
-    topics = await _topics(request, context)
-    nodes = services.routing.nodes(context.peer.listener)
+    view = view_of(context)  # one for the whole answer: RG6
+    topics = await _topics(request, context, view)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.broker_id, host=node.host, port=node.port, rack=node.rack)
-            for node in nodes
+            for node in view.nodes.values()
         ],
-        cluster_id=services.routing.cluster_id,
-        controller_id=services.routing.controller(nodes),
+        cluster_id=context.services.routing.cluster_id,
+        controller_id=view.controller,
         topics=topics,
     )
 
 
-async def _topics(request: MetadataRequest, context: Context) -> list[Described]:
+async def _topics(request: MetadataRequest, context: Context, view: RoutingView) -> list[Described]:
     described = context.services.described
     asked, pace = Asked(context.services), Pace()
     answers: list[Described] = []
     if request.topics is None or (context.version == 0 and not request.topics):
         for topic in await asked.everything():
-            answers.append(described.of(topic, context.version))
+            answers.append(described.of(topic, context.version, view))
             if pace.is_due():
                 await asyncio.sleep(0)
         return answers
     check_count(len(request.topics))
     for one in {(one.name, one.topic_id): one for one in request.topics}.values():
-        answers.append(await _one(one, request, context, asked))
+        answers.append(await _one(one, request, context, asked, view))
         if pace.is_due():
             await asyncio.sleep(0)
     return answers
 
 
-async def _one(wanted: MetadataRequestTopic, request: MetadataRequest, context: Context, asked: Asked) -> Described:
+async def _one(
+    wanted: MetadataRequestTopic, request: MetadataRequest, context: Context, asked: Asked, view: RoutingView
+) -> Described:
     services = context.services
     if wanted.topic_id != ZERO_UUID or wanted.name is None:
         if context.version < _FIRST_WITH_IDS:
@@ -72,12 +76,12 @@ async def _one(wanted: MetadataRequestTopic, request: MetadataRequest, context: 
             topic = await asked.topic_of_id(wanted.topic_id)
         except UnknownTopic as error:
             return _refusal(wanted, code_for(error, Family.ADMIN))
-        return services.described.of(topic, context.version)
+        return services.described.of(topic, context.version, view)
     try:
-        return services.described.of(await asked.topic(wanted.name), context.version)
+        return services.described.of(await asked.topic(wanted.name), context.version, view)
     except UnknownTopic as error:
         if request.allow_auto_topic_creation and services.auto_create:
-            return await _create(wanted.name, context, asked)
+            return await _create(wanted.name, context, asked, view)
         return _unknown(wanted.name, error)
 
 
@@ -90,7 +94,7 @@ def _unknown(name: str, error: DrayError) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=code_for(error, Family.ADMIN), name=name)
 
 
-async def _create(name: str, context: Context, asked: Asked) -> Described:
+async def _create(name: str, context: Context, asked: Asked, view: RoutingView) -> Described:
     """The topic is there when we answer: the client need not ask again."""
     services = context.services
     try:
@@ -104,7 +108,7 @@ async def _create(name: str, context: Context, asked: Asked) -> Described:
         return MetadataResponseTopic(error_code=code_for(error, Family.ADMIN), name=name)
     except DrayError:  # such as: another broker is making it
         return MetadataResponseTopic(error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=name)
-    return services.described.of(topic, context.version)
+    return services.described.of(topic, context.version, view)
 
 
 def _refusal(asked: MetadataRequestTopic, code: ErrorCode) -> MetadataResponseTopic:

@@ -14,6 +14,7 @@ from dray.pace import Pace
 from dray.servers.kafka.asked import Asked
 from dray.servers.kafka.error_codes import GROUP_CODES, ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Endpoint, check_count
+from dray.servers.kafka.leading import check_coordinator
 from dray.servers.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -39,6 +40,7 @@ Codes: TypeAlias = dict[Partition, ErrorCode]
 
 async def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
     check_count(sum(len(topic.partitions) for topic in request.topics))
+    await check_coordinator(request.group_id, context)
     asked, pace = Asked(context.services), Pace()
     wanted: dict[Partition, OffsetToCommit] = {}
     codes: Codes = {}

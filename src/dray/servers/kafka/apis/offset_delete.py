@@ -13,6 +13,7 @@ from dray.pace import Pace
 from dray.servers.kafka.asked import Asked
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Endpoint, check_count
+from dray.servers.kafka.leading import check_coordinator
 from dray.servers.kafka.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -30,6 +31,7 @@ _MEANING: Final = {
 
 async def handle(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse:
     check_count(sum(len(topic.partitions) for topic in request.topics))
+    await check_coordinator(request.group_id, context)
     asked, pace = Asked(context.services), Pace()
     wanted: list[Partition] = []
     codes: dict[Partition, ErrorCode] = {}

@@ -13,7 +13,8 @@ from dray.groups.offsets import NOTHING, Asker, FetchedOffset, Partition
 from dray.pace import Pace
 from dray.servers.kafka.asked import Asked
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
-from dray.servers.kafka.handler import Context, Endpoint, Services, check_count
+from dray.servers.kafka.handler import Context, Endpoint, check_count
+from dray.servers.kafka.leading import check_coordinator
 from dray.servers.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -35,10 +36,10 @@ async def handle(request: OffsetFetchRequest, context: Context) -> OffsetFetchRe
     asked = Asked(context.services)
     if context.version >= _FIRST_WITH_MANY:
         check_count(max(len(request.groups), sum(_count(one.topics) for one in request.groups)))
-        return OffsetFetchResponse(groups=await _groups(request.groups, context.services, asked))
+        return OffsetFetchResponse(groups=await _groups(request.groups, context, asked))
     only = _only_group(request)
     check_count(_count(only.topics))
-    answer = await _group(only, context.services, asked)
+    answer = await _group(only, context, asked)
     if answer.error_code and context.version < _FIRST_WITH_ERROR:
         return refuse(request, ErrorCode(answer.error_code))
     return OffsetFetchResponse(
@@ -76,19 +77,21 @@ def _count(topics: Sequence[OffsetFetchRequestTopics] | None) -> int:
 
 
 async def _groups(
-    wanted: Sequence[OffsetFetchRequestGroup], services: Services, asked: Asked
+    wanted: Sequence[OffsetFetchRequestGroup], context: Context, asked: Asked
 ) -> list[OffsetFetchResponseGroup]:
     answers, pace = [], Pace()
     for one in wanted:
-        answers.append(await _group(one, services, asked))
+        answers.append(await _group(one, context, asked))
         if pace.is_due(1 + _count(one.topics)):
             await asyncio.sleep(0)
     return answers
 
 
-async def _group(wanted: OffsetFetchRequestGroup, services: Services, asked: Asked) -> OffsetFetchResponseGroup:
+async def _group(wanted: OffsetFetchRequestGroup, context: Context, asked: Asked) -> OffsetFetchResponseGroup:
+    services = context.services
     asker = Asker(member=wanted.member_id, epoch=wanted.member_epoch)
     try:
+        await check_coordinator(wanted.group_id, context)
         if wanted.topics is None:
             found = await services.offsets.fetch_all(wanted.group_id, asked.fresh, asker)
         else:

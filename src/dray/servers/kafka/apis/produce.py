@@ -15,12 +15,16 @@ from dray.pace import Pace
 from dray.produce.batches import NewBatch, Stored
 from dray.produce.intake import Checked, appended_ms
 from dray.records import InvalidBatch
+from dray.routing.errors import NotLeader
 from dray.servers.kafka import telemetry
 from dray.servers.kafka.asked import Asked
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Disconnect, Endpoint, Services, check_count
+from dray.servers.kafka.leading import Leading
 from dray.servers.kafka.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -43,7 +47,8 @@ async def handle(request: ProduceRequest, context: Context) -> ProduceResponse |
         return _unless_silent(request, _refused(request, ErrorCode.INVALID_TXN_STATE))
     check_count(sum(len(topic.partition_data) for topic in request.topic_data))
     asked, pace = Asked(context.services), Pace()
-    topics = [await _works(topic, context, asked, pace) for topic in request.topic_data]
+    leading = Leading(context, asked) if request.acks else None  # whom nobody answers is served (SV4)
+    topics = [await _works(topic, context, asked, leading, pace) for topic in request.topic_data]
     # What may overlap is done; from here on batches keep the order in which their requests arrived (KP8).
     await context.turn.wait()
     timeout_ms = request.timeout_ms if request.acks else 0  # who wants no answer does not wait for one
@@ -57,10 +62,14 @@ async def handle(request: ProduceRequest, context: Context) -> ProduceResponse |
     for topic, works in zip(request.topic_data, topics, strict=True):
         answers = [await work.answer() for work in works]
         responses.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
-    return _unless_silent(request, ProduceResponse(responses=responses))
+    told = () if leading is None else leading.told
+    nodes = [NodeEndpoint(node_id=one.broker_id, host=one.host, port=one.port, rack=one.rack) for one in told]
+    return _unless_silent(request, ProduceResponse(responses=responses, node_endpoints=nodes))
 
 
-async def _works(data: TopicProduceData, context: Context, asked: Asked, pace: Pace) -> "list[_Work]":
+async def _works(
+    data: TopicProduceData, context: Context, asked: Asked, leading: Leading | None, pace: Pace
+) -> "list[_Work]":
     topic: Topic | DrayError
     try:
         topic = await asked.topic(data.name)
@@ -68,7 +77,7 @@ async def _works(data: TopicProduceData, context: Context, asked: Asked, pace: P
         topic = error
     works = []
     for partition in data.partition_data:
-        works.append(await _prepare(topic, partition, context, asked))
+        works.append(await _prepare(topic, partition, context, asked, leading))
         if pace.is_due(1 + len(partition.records or b"") // _STEP_BYTES):
             await asyncio.sleep(0)
     return works
@@ -117,12 +126,16 @@ class _Work:
         return _failure(self._index, self._error)
 
 
-async def _prepare(topic: Topic | DrayError, data: PartitionProduceData, context: Context, asked: Asked) -> _Work:
+async def _prepare(
+    topic: Topic | DrayError, data: PartitionProduceData, context: Context, asked: Asked, leading: Leading | None
+) -> _Work:
     """Everything that can be refused about a batch without asking the machine."""
     if isinstance(topic, DrayError):
         return _Work(data.index, topic)
     try:
         stream = await asked.stream(topic, data.index)
+        if leading is not None:
+            await leading.check(stream)
         checked = await context.services.intake.check(
             topic, stream, data.records or b"", owner=context.peer, knows_zstd=context.version >= _FIRST_WITH_ZSTD
         )
@@ -138,9 +151,13 @@ def _failure(index: int, error: DrayError) -> PartitionProduceResponse:
     faults = [
         BatchIndexAndErrorMessage(batch_index=record, batch_index_error_message=error.message) for record in blamed
     ]
+    leader = LeaderIdAndEpoch()
+    if isinstance(error, NotLeader):
+        leader = LeaderIdAndEpoch(leader_id=error.leader.broker_id, leader_epoch=error.epoch)
     return PartitionProduceResponse(
-        index=index, error_code=code, base_offset=-1, record_errors=faults, error_message=str(error)
-    )
+        index=index, error_code=code, base_offset=-1, record_errors=faults, error_message=str(error),
+        current_leader=leader,
+    )  # fmt: skip
 
 
 def _unless_silent(request: ProduceRequest, response: ProduceResponse) -> ProduceResponse | None:

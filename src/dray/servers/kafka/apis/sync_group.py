@@ -10,6 +10,7 @@ from dray.groups.classic import Caller, Sync
 from dray.machine.groups.names import InstanceId, MemberId
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Endpoint
+from dray.servers.kafka.leading import check_coordinator
 from dray.servers.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 _FIRST_WITH_TYPE: Final = 5
@@ -19,6 +20,7 @@ async def handle(request: SyncGroupRequest, context: Context) -> SyncGroupRespon
     untyped = request.protocol_type is None or request.protocol_name is None
     if context.version >= _FIRST_WITH_TYPE and untyped:
         return refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    await check_coordinator(request.group_id, context)
     call = Sync(
         caller=Caller(
             group=request.group_id,
