@@ -94,8 +94,8 @@ class Homes:
         return self._parked[group, member]
 
     def may_answer(self, group: str, member: MemberId, home: SessionId) -> bool:
-        """Whether a member of that home is answered here from memory."""
-        return self.is_own(home) and (group, member) not in self._doubted
+        """Whether a member of that home is answered here from memory: not by who slept, and may have lost it (RP5)."""
+        return self.is_own(home) and self._replica.is_fresh and (group, member) not in self._doubted
 
     def watches(self, silence: Silence) -> bool:
         """Whether that would be noticed."""

@@ -164,10 +164,15 @@ class Replica:
                 if self.machine.position == before:
                     raise
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the log was written lately enough for memory to be believed (RP5)."""
+        return self._writer.fresh()
+
     def check_serving(self) -> None:
         """Raise unless this process may answer from its memory (RP5)."""
         self._check_running()
-        if not self._writer.fresh():
+        if not self.is_fresh:
             raise NotServing("the log could not be written for too long", limit_ms=self.timing.ttl_ms * 2 // 3)
 
     def waiter(self, keys: Iterable[Key], event: asyncio.Event | None = None) -> Waiter:
