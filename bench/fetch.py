@@ -21,7 +21,7 @@ from dray.ids import SystemEntropy
 from dray.log.memory import MemoryLog
 from dray.machine.append import Append, Appended, pack_rows
 from dray.machine.command import MAX_ROWS
-from dray.machine.head import Genesis, founding
+from dray.machine.head import SUPPORTED, Genesis, founding
 from dray.machine.machine import Machine
 from dray.machine.names import StreamId, wal_id
 from dray.machine.sessions import SessionKind
@@ -29,7 +29,7 @@ from dray.objects.files import FileObjects
 from dray.objects.memory import MemoryObjects
 from dray.objects.paths import WalName
 from dray.objects.port import Objects
-from dray.offload import ThreadOffload
+from dray.offload import InlineOffload, Offload, ThreadOffload
 from dray.records import NewRecord, build_batch
 from dray.replica.domains import Domains
 from dray.replica.replica import Replica
@@ -84,9 +84,11 @@ class Broker:
         return total
 
 
-async def with_broker(objects: Objects, settings: FetchSettings, run: Callable[[Broker], Awaitable[float]]) -> float:
+async def with_broker(
+    objects: Objects, settings: FetchSettings, run: Callable[[Broker], Awaitable[float]], offload: Offload | None = None
+) -> float:
     log = MemoryLog()
-    genesis = Genesis(cluster_id=b"c" * 16, log_id=b"l" * 8, domain=0, domains=1)
+    genesis = Genesis(cluster_id=b"c" * 16, log_id=b"l" * 8, domain=0, domains=1, version=SUPPORTED)
     await log.append(founding(genesis, 10**12))
     clock, entropy = SystemClock(), SystemEntropy()
     who = Identity(name="bench", instance=b"i" * 16, kind=SessionKind.BROKER, owner=False)
@@ -96,7 +98,10 @@ async def with_broker(objects: Objects, settings: FetchSettings, run: Callable[[
         domains, cache = Domains({0: replica}), ObjectCache(settings.cache_bytes)
         topics = TopicService(domains=domains, entropy=entropy, clock=clock)
         topic = await topics.create(NewTopic(name="t", partitions=1, replication_factor=1, configs={}))
-        service = FetchService(domains=domains, objects=objects, clock=clock, settings=settings, cache=cache)
+        service = FetchService(
+            domains=domains, objects=objects, clock=clock, settings=settings, cache=cache,
+            offload=offload or InlineOffload(),
+        )  # fmt: skip
         try:
             return await run(Broker(replica, service, cache, topic.streams[0]))
         finally:

@@ -18,6 +18,7 @@ from dray.machine.checkpoint import dump
 from dray.machine.names import StreamId
 from dray.machine.streams import CloseStream, OpenStream
 from dray.machine.topics import CreateTopic
+from dray.offload import InlineOffload
 from dray.records import batches
 from dray.replica.checkpoints import MemoryCheckpoints
 from dray.replica.domains import Domains
@@ -296,7 +297,12 @@ async def test_one_request_waits_for_streams_of_several_domains():
         topic = await topics.create(NewTopic(name="t", partitions=3, replication_factor=1, configs={}))
         settings = FetchSettings()
         service = FetchService(
-            domains=domains, objects=objects, clock=clock, settings=settings, cache=ObjectCache(settings.cache_bytes)
+            domains=domains,
+            objects=objects,
+            clock=clock,
+            settings=settings,
+            cache=ObjectCache(settings.cache_bytes),
+            offload=InlineOffload(),
         )
         asked = [PartitionRead(stream=stream, offset=0, max_bytes=MIB) for stream in topic.streams]
         offsets = dict.fromkeys(topic.streams, 0)

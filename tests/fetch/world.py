@@ -197,11 +197,11 @@ def random_batch(dice: random.Random, *, records: int = 8, value_bytes: int = 20
 @asynccontextmanager
 async def world(
     *, partitions: int = 3, settings: FetchSettings | None = None, log: MemoryLog | None = None, name: str = "broker-1",
-    objects: CountedObjects | None = None, **how,
+    objects: CountedObjects | None = None, version: int = 1, **how,
 ):  # fmt: skip
     """A broker with one topic; on a given log, the topic is already there."""
     chosen = settings or FetchSettings(**how)
-    shared = log or await new_log()
+    shared = log or await new_log(version)
     handle = DelayedLog(shared.handle())
     clock = ManualClock(wall_ms=T0)
     store = objects or CountedObjects()

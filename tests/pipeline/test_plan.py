@@ -142,8 +142,8 @@ def test_a_piece_has_objects_of_one_kind(rows, tasks):
 
 def test_a_task_refuses_objects_that_nobody_reads(tmp_path):
     """SP9, SP3: the job fails and says why, rather than reading them as something else."""
-    machine, stream = machine_of([(3, 100, True, 1)], (ObjectKind.PARQUET,))
+    machine, stream = machine_of([(3, 100, True, 1)], (ObjectKind.KFS,))
     span = Span(topic="t", stream=stream, start=0, end=3)
     (pieces,) = plan_tasks([(machine, span)], cores=1, min_tasks=1)
-    with pytest.raises(BrokenObject, match="PARQUET"):
+    with pytest.raises(BrokenObject, match="KFS"):
         list(read_pieces(f"file://{tmp_path}", pieces, ["value"]))

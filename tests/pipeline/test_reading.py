@@ -20,6 +20,7 @@ from dray.pipeline.plan import Piece
 from dray.pipeline.reading import read_pieces
 from dray.pipeline.together import GETS
 from dray.testing import broker
+from tests.fetch.compacting import turn_into_files
 from tests.pipeline.parts import consumed, create, delete, make_plan, numbered, objects_of, produce, read
 
 FUTURE = 4_102_444_800_000
@@ -301,3 +302,31 @@ def test_a_damaged_or_missing_object_fails_with_its_name_stream_and_offset(tmp_p
     second.unlink()
     with pytest.raises(BrokenObject, match=r"offset=10 reason=no such object"):
         read(plan)
+
+
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+def test_a_plan_reads_files_and_what_is_no_file_yet_in_one_cut(running, driver, kind):
+    """R-165, R-150, SP1, SP9, R-133: each record once, wherever the offsets cut, and times are found in files too."""
+    directory, bootstrap = running
+    topic = f"filed-{kind}"
+    create(bootstrap, topic, message_timestamp_type=kind)
+    for first in range(0, 1_500, 500):
+        produce(bootstrap, topic, [*ODD[:3], *numbered(first, 497)], batch_size=3_000)
+    expected = consumed(bootstrap, topic, 1)
+    turn_into_files(directory, topic, 600, 1_000)
+    assert read(make_plan(directory, driver, subscribe=topic, includeHeaders="true")) == expected
+    assert consumed(bootstrap, topic, 1) == expected
+    for start, end in ((0, 1), (5, 601), (599, 1_100), (1_499, 1_500), (300, 300)):
+        plan = make_plan(
+            directory, driver, subscribe=topic, startingOffsets=f'{{"{topic}":{{"0":{start}}}}}',
+            endingOffsets=f'{{"{topic}":{{"0":{end}}}}}', includeHeaders="true",
+        )  # fmt: skip
+        assert read(plan) == expected[start:end]
+    (only,) = make_plan(directory, driver, subscribe=topic, minPartitions=1).tasks
+    batches = list(read_pieces(make_plan(directory, driver, subscribe=topic).address, only, ["partition", "offset"]))
+    assert [offset for batch in batches for offset in batch.column("offset").to_pylist()] == list(range(1_500))
+    for at in (0, 300, 900, 1_200):
+        time = expected[at].timestamp_ms
+        first = next(row.offset for row in expected if row.timestamp_ms >= time)
+        plan = make_plan(directory, driver, subscribe=topic, startingTimestamp=time)
+        assert min(row.offset for row in read(plan)) == first

@@ -24,6 +24,7 @@ from dray.fetch.service import FetchService
 from dray.machine.index import IndexRow
 from dray.machine.names import StreamId
 from dray.machine.stream import Stream
+from dray.objects.paths import ObjectKind
 from dray.offload import Offload
 from dray.records import BatchView, InvalidBatch, first_at_or_after, newest, one_batch, records_of
 from dray.replica.freshness import Freshness
@@ -90,7 +91,7 @@ class OffsetLookup:
             candidates.append((row, self._planner.run_at(stream, row)))
             number = index.find_time(timestamp_ms, number + 1)
         for row, run in candidates:
-            answer = await self._ask(row, run, _since(row, start, timestamp_ms))
+            answer = await self._first_since(row, run, start, timestamp_ms)
             if answer is not None:
                 return answer
         return None
@@ -108,9 +109,9 @@ class OffsetLookup:
         if number is not None:
             row = index.row(number)
             whole = (row, self._planner.run_at(stream, row))
-        best = None if cut is None else await self._ask(*cut, _greatest(cut[0], start))
+        best = None if cut is None else await self._newest_of(*cut, start)
         if whole is not None and whole[0].max_timestamp_ms > (-1 if best is None else best.timestamp_ms):
-            best = await self._ask(*whole, _greatest(whole[0], start))
+            best = await self._newest_of(*whole, start)
         return None if best is None or best.timestamp_ms < 0 else best
 
     async def _fresh(self, stream: StreamId, fresh: Freshness) -> Stream:
@@ -119,6 +120,27 @@ class OffsetLookup:
         await fresh.of(replica)
         self._fetch.check_serving(replica)
         return self._planner.open_stream(stream)
+
+    async def _first_since(self, row: IndexRow, run: Run, start: int, timestamp_ms: int) -> Found | None:
+        """The first record of a row that is not older, and not below the log start."""
+        if run.place.kind is not ObjectKind.PARQUET:
+            return await self._ask(row, run, _since(row, start, timestamp_ms))
+        return await self._in_file(run, self._fetch.files.first_since(run, max(start, row.start), timestamp_ms))
+
+    async def _newest_of(self, row: IndexRow, run: Run, start: int) -> Found | None:
+        """The first record of a row with its greatest timestamp, not below the log start."""
+        if run.place.kind is not ObjectKind.PARQUET:
+            return await self._ask(row, run, _greatest(row, start))
+        return await self._in_file(run, self._fetch.files.greatest(run, max(start, row.start)))
+
+    async def _in_file(self, run: Run, search: Awaitable[tuple[int, int] | None]) -> Found | None:
+        """A row that is a file tells by itself which of its records that is."""
+        try:
+            found = await search
+        except (Corrupt, NotFound) as error:
+            self._fetch.sources.forget(run.place)
+            raise DamagedObject("a file cannot be read", name=run.place.path, offset=run.offset) from error
+        return None if found is None else Found(offset=found[0], timestamp_ms=found[1])
 
     async def _ask(self, row: IndexRow, run: Run, search: Search) -> Found | None:
         """Read one batch and search it, away from the loop."""

@@ -9,7 +9,9 @@ were refused, and no row names those.
 Invariants
     F3  A plan names whole batches in offset order without a gap, from the one
         that holds the asked offset on: within the limits, except that the
-        first batch of a response may be larger than any of them.
+        first batch of a response may be larger than any of them. What comes
+        from a file whose batches are rebuilt ends it: how many bytes they take
+        is known when they are made, so they get what room is left.
 """
 
 import asyncio
@@ -32,6 +34,7 @@ MAX_BATCHES: Final = 4_000
 """Of one response: the loop is not held for longer than tiny batches of this number take."""
 
 _PLACES_MAX: Final = 16_384
+_PLENTY: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,8 @@ class Place(NamedTuple):
     size: int
     created_ms: int
     kind: ObjectKind
+    footer_crc: int = 0
+    """Of a file alone; 0: not known."""
 
 
 class Run(NamedTuple):
@@ -60,7 +65,9 @@ class Run(NamedTuple):
     offset: int
     """The first that is wanted: a source whose rows hold many batches begins with the one that has it."""
     room: int
-    """Bytes that the answer has left for it; only a first batch may be larger (F3)."""
+    """Bytes that the answer has left for it (F3)."""
+    oversize: bool = True
+    """Its first batch may be larger than that: it is the first of its response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +176,8 @@ class Planner:
         if first is None:
             return Backlog(0, 0)
         row, last = found.index.row(first), found.index.row(len(found.index) - 1)
+        if self.replica_of(stream).machine.objects.kind(row.object) is ObjectKind.PARQUET:
+            return Backlog(_PLENTY, len(found.index) - first)  # F20: a plan would fill the answer with it
         return Backlog(last.cumulative_size - row.cumulative_size + row.size, len(found.index) - first)
 
     def bytes_between(self, stream: StreamId, start: int, end: int) -> int:
@@ -199,11 +208,18 @@ class Planner:
         machine = self.replica_of(stream.id).machine
         for number in range(first, min(len(index), first + batches)):
             row = index.row(number)
+            place = self._place(machine, row.object) if row.object != owner else None
+            if place is not None and place.kind is ObjectKind.PARQUET:
+                if size < limit or (oversize and not size):
+                    room = max(0, limit - size)
+                    runs.append(Run(place, [row], max(offset, row.start), room, oversize and not size))
+                    return runs, size + max(1, room), number - first + 1
+                return runs, size, number - first
             if size + row.size > limit and (size or not oversize):
                 return runs, size, number - first
-            if row.object != owner:
+            if place is not None:
                 owner, rows = row.object, []
-                runs.append(Run(self._place(machine, row.object), rows, max(offset, row.start), limit - size))
+                runs.append(Run(place, rows, max(offset, row.start), limit - size))
             rows.append(row)
             size += row.size
         return runs, size, min(len(index) - first, batches)
@@ -216,7 +232,8 @@ class Planner:
             found = machine.objects.find(number)
             if found is None:
                 raise DamagedObject("the index names an object that the machine has forgotten", object=number)
-            place = Place(found.path(), found.size, found.created_ms, found.kind)
+            footer_crc = 0 if found.file is None else found.file.footer_crc
+            place = Place(found.path(), found.size, found.created_ms, found.kind, footer_crc)
             if len(self._places) >= _PLACES_MAX:
                 del self._places[next(iter(self._places))]
             self._places[key] = place

@@ -36,11 +36,13 @@ from dray.fetch.line import Account
 from dray.fetch.plan import MAX_BATCHES, AtEnd, Look, PartitionRead, Planner, Refusal, Rows
 from dray.fetch.settings import FetchSettings
 from dray.fetch.sources.by_kind import Sources
+from dray.fetch.sources.parquet import ParquetSource
 from dray.fetch.sources.source import RunRead
 from dray.fetch.sources.wal import WalSource
 from dray.machine.names import StreamId
 from dray.objects.paths import ObjectKind
 from dray.objects.port import Objects
+from dray.offload import Offload
 from dray.pace import Pace
 from dray.records.layout import LENGTH_FROM, PREFIX
 from dray.replica.domains import Domains
@@ -80,10 +82,20 @@ class FetchService:
     """What handlers ask for records."""
 
     def __init__(
-        self, *, domains: Domains, objects: Objects, clock: Clock, settings: FetchSettings, cache: ObjectCache
+        self,
+        *,
+        domains: Domains,
+        objects: Objects,
+        clock: Clock,
+        settings: FetchSettings,
+        cache: ObjectCache,
+        offload: Offload,
     ) -> None:
         self.planner = Planner(domains)
-        self.sources = Sources({ObjectKind.WAL: WalSource(objects, cache, clock, settings)})
+        self.files = ParquetSource(objects, offload, settings)
+        self.sources = Sources(
+            {ObjectKind.WAL: WalSource(objects, cache, clock, settings), ObjectKind.PARQUET: self.files}
+        )
         self._domains = domains
         self._settings = settings
         self._max_wait_s = settings.max_wait.total_seconds()
@@ -217,7 +229,7 @@ class FetchService:
             look, reads = again, await self.sources.read(again.runs)
         epoch = self._domains.of(request.stream).machine.head.generation
         parts, size, following = _patch(look, reads, epoch)
-        if not parts and look.runs:
+        if not parts and reads and reads[0].error is not None:
             return Failed(stream=request.stream, error=_report(look, reads[0].error))
         telemetry.BYTES.inc(size)
         if parts:
@@ -358,11 +370,11 @@ def _without_records(stream: StreamId, look: Look) -> PartitionData:
             return Fetched(stream=stream, parts=[], size=0, start=start, end=end)
 
 
-def _report(look: Rows, error: DrayError | None) -> DrayError:
+def _report(look: Rows, error: DrayError) -> DrayError:
     """The error of a batch that could not be read twice."""
     row = look.runs[0].rows[0]
-    if error is None or not _is_damage(error):
-        return error or DamagedObject("nothing was read", name=look.runs[0].place.path)
+    if not _is_damage(error):
+        return error
     path = look.runs[0].place.path
     logger().error(telemetry.DAMAGED, name=path, offset=row.start, position=row.position, error=str(error))
     damaged = DamagedObject("records cannot be read: their object is missing or damaged", name=path, offset=row.start)

@@ -14,6 +14,10 @@ class FetchSettings(Section):
     cache_bytes: Size = Size("256MiB")
     """Keep written and read objects in memory up to this size. 0: every fetch reads the store."""
 
+    cold_cache_bytes: Size = Size("64MiB")
+    """Keep rows read from table files in memory up to this size. Smaller: consumers that catch up at the same time
+    read the same rows again and again; a group of rows, about 8 MiB, is always kept."""
+
     young: timedelta = timedelta(minutes=1)
     """Read objects below this age whole, since all their streams are about to be asked for; older ones in ranges."""
 

@@ -88,7 +88,9 @@ def build_services(plane: Plane, settings: ServiceSettings) -> BrokerServices:
     domains, objects, clock, watch = plane.domains, plane.objects, plane.clock, plane.watch
     cache = ObjectCache(int(settings.fetch.cache_bytes))
     topics = TopicService(domains=domains, entropy=plane.entropy, clock=clock)
-    fetch = FetchService(domains=domains, objects=objects, clock=clock, settings=settings.fetch, cache=cache)
+    fetch = FetchService(
+        domains=domains, objects=objects, clock=clock, settings=settings.fetch, cache=cache, offload=plane.unpack
+    )
     routing = Routing(domains=domains, cluster_id=plane.identity.cluster_id)
     return BrokerServices(
         plane=plane,

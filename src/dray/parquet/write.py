@@ -14,6 +14,7 @@ Invariants
 
 import io
 import struct
+from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
@@ -23,12 +24,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dray.errors import Invalid
+from dray.parquet.footer import footer_crc
 from dray.parquet.schema import ALWAYS_NULL, APPEND_TIME, HEADERS, SCHEMA
 
 GROUP_BYTES: Final = 8 << 20
 """Of rows in one group, before compression."""
 MOST_GROUP_BYTES: Final = 10 << 20
 """Rows come some megabytes at a time: a group is ended early rather than let them make it larger than this."""
+TAIL_BYTES: Final = 4 << 20
+"""Of a file's end that are remembered: no footer is so long."""
 ZSTD_LEVEL: Final = 1
 _DICTIONARIES: Final = ["partition", "key", "headers.list.element.key", "headers.list.element.value", "attributes"]
 _ENCODINGS: Final = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"}
@@ -48,17 +52,21 @@ class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
     min_timestamp_ms: int
     max_timestamp_ms: int
     size: int
+    footer_crc: int
+    """Of what ends the file: a reader looks at nothing that does not match it."""
 
 
 class ParquetFile:
     """One file that is being written into `sink`."""
 
     def __init__(self, sink: io.IOBase, partition: int) -> None:
-        self._sink = sink
+        self._sink = _Remembering(sink)
         self._partition = partition
         self._writer = pq.ParquetWriter(
-            sink, SCHEMA, compression="zstd", compression_level=ZSTD_LEVEL, version="2.6", use_dictionary=_DICTIONARIES,
-            column_encoding=_ENCODINGS, write_statistics=_WITH_STATISTICS, write_page_index=True, store_schema=False,
+            self._sink, SCHEMA, compression="zstd", compression_level=ZSTD_LEVEL, version="2.6",
+            use_dictionary=_DICTIONARIES,
+            column_encoding=_ENCODINGS, write_statistics=_WITH_STATISTICS, write_page_index=True,
+            write_page_checksum=True, store_schema=False,
             sorting_columns=[pq.SortingColumn(SCHEMA.get_field_index("offset"))],
         )  # fmt: skip
         self._waiting: list[pa.RecordBatch] = []
@@ -100,7 +108,7 @@ class ParquetFile:
         least, most = self._times
         return FileFacts(
             partition=self._partition, rows=self._rows, start=self._start, end=self._end, min_timestamp_ms=least,
-            max_timestamp_ms=most, size=self._sink.tell(),
+            max_timestamp_ms=most, size=self._sink.tell(), footer_crc=footer_crc(self._sink.tail()),
         )  # fmt: skip
 
     def close(self) -> None:
@@ -127,6 +135,35 @@ class ParquetFile:
         if waiting:
             table = pa.Table.from_batches(waiting, schema=SCHEMA)
             self._writer.write_table(table, row_group_size=table.num_rows)
+
+
+class _Remembering:
+    """A sink that can tell the last bytes that went into it: the footer is written in several parts."""
+
+    def __init__(self, sink: io.IOBase) -> None:
+        self._sink = sink
+        self._last: deque[bytes] = deque()
+        self._held = 0
+
+    @property
+    def closed(self) -> bool:
+        return self._sink.closed
+
+    def write(self, part: bytes) -> int:
+        self._last.append(part[-TAIL_BYTES:])
+        self._held += len(self._last[-1])
+        while self._held - len(self._last[0]) >= TAIL_BYTES:
+            self._held -= len(self._last.popleft())
+        return self._sink.write(part)  # type: ignore[no-any-return]  # `IOBase` does not say that it writes
+
+    def tell(self) -> int:
+        return self._sink.tell()
+
+    def flush(self) -> None:
+        self._sink.flush()
+
+    def tail(self) -> bytes:
+        return b"".join(self._last)
 
 
 def _in_columns(found: pa.RecordBatch, partition: int, attributes: int) -> pa.RecordBatch:

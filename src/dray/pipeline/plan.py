@@ -2,7 +2,7 @@
 
 A plan is one cut: each stream is asked once, after a sync, for its start and
 end, and every row between them is in exactly one piece. What is shipped to
-executors is packed: 24 bytes a row and 18 an object, whatever the object's
+executors is packed: 28 bytes a row and 18 an object, whatever the object's
 name; the name is built again where the object is read.
 
 Invariants
@@ -57,6 +57,7 @@ class Piece:
     partition: int
     stream: int
     domain: int
+    topic_id: bytes
     start: int
     end: int
     """Records outside [start, end) are not wanted, although their batch is read."""
@@ -78,7 +79,8 @@ class Piece:
         kind, log_id, zone = self.origins[self.object_origins[owner]]
         return object_path(
             kind, zone=zone, domain=self.domain, created_ms=self.created_ms[owner],
-            object_id=wal_id(log_id, self.sessions[owner], self.counters[owner]),
+            object_id=wal_id(log_id, self.sessions[owner], self.counters[owner]), topic_id=self.topic_id,
+            partition=self.partition,
         )  # fmt: skip
 
     @property
@@ -181,7 +183,7 @@ def _chunks(span: Span) -> Iterator[_Chunk]:
         bases = _moved(columns.ends, columns.start)
         counts = array("I", map(sub, columns.ends, bases))
         before = _moved(columns.sizes, columns.size)
-        sizes = array("I", [size - less - LENGTH_BYTES for less, size in zip(before, columns.sizes, strict=True)])
+        sizes = array("Q", [size - less - LENGTH_BYTES for less, size in zip(before, columns.sizes, strict=True)])
         yield _Chunk(columns.owners, bases, counts, columns.positions, sizes)
 
 
@@ -253,7 +255,7 @@ def _pack(machine: Machine, span: Span, chunk: _Chunk) -> Iterator[Piece]:
         return
     yield Piece(
         topic=span.topic, partition=span.stream.partition, stream=span.stream.id, domain=machine.domain,
-        start=span.start, end=span.end, origins=origins,
+        topic_id=span.stream.topic_id, start=span.start, end=span.end, origins=origins,
         object_origins=array("H", map(local.__getitem__, objects.origins)), sessions=objects.sessions,
         counters=objects.counters, created_ms=objects.created_ms,
         owners=array("I", map(numbers.__getitem__, chunk.owners)), bases=chunk.bases, counts=chunk.counts,

@@ -19,10 +19,12 @@ from dray.machine.machine import Machine
 from dray.machine.names import domain_of
 from dray.machine.stream import Stream
 from dray.machine.topics import TopicState
+from dray.objects.paths import ObjectKind
 from dray.objects.port import Objects
 from dray.pipeline.errors import BadOption, BrokenObject, DataLoss, NoSuchTopic, broken, told
 from dray.pipeline.options import EARLIEST, LATEST, ByPartition, Place, ReadOptions, Times
 from dray.pipeline.plan import Span
+from dray.pipeline.reading_files import first_since
 from dray.records import Record, one_batch, records_of
 
 
@@ -146,21 +148,32 @@ async def _offset_at(found: Wanted, time_ms: int, objects: Objects) -> int | Non
         number = index.find_time(time_ms, number)
         if number is None:
             break
-        row = index.row(number)
-        for record in await _records(found, row, objects):
-            if record.offset >= stream.start and record.timestamp >= time_ms:
-                return record.offset
+        offset = await _first_since(found, index.row(number), time_ms, objects)
+        if offset is not None:
+            return offset
         number += 1  # the log starts inside this batch, behind the record that was meant
+    return None
+
+
+async def _first_since(found: Wanted, row: IndexRow, time_ms: int, objects: Objects) -> int | None:
+    """The first record of a row that is not older than a time, and not below the log start."""
+    start = max(found.stream.start, row.start)
+    if found.machine.objects.kind(row.object) is ObjectKind.PARQUET:
+        path = _path_of(found.machine, row)
+        try:
+            return await first_since(objects, path, start, time_ms)
+        except DrayError as error:
+            raise told(error, **_facts(found, row, path)) from error
+    for record in await _records(found, row, objects):
+        if record.offset >= start and record.timestamp >= time_ms:
+            return record.offset
     return None
 
 
 async def _records(found: Wanted, row: IndexRow, objects: Objects) -> list[Record]:
     """The records of one batch, checked as a task checks them: a wrong time would leave records out (SP3)."""
     path = _path_of(found.machine, row)
-    facts: dict[str, object] = {
-        "object": path, "topic": found.topic, "partition": found.partition, "stream": found.stream.id,
-        "offset": row.start,
-    }  # fmt: skip
+    facts = _facts(found, row, path)
     try:
         batch = one_batch(await objects.get(path, row.position, row.position + row.size))
         if not batch.crc_is_right:
@@ -170,6 +183,13 @@ async def _records(found: Wanted, row: IndexRow, objects: Objects) -> list[Recor
         raise
     except DrayError as error:
         raise told(error, **facts) from error
+
+
+def _facts(found: Wanted, row: IndexRow, path: str) -> dict[str, object]:
+    return {
+        "object": path, "topic": found.topic, "partition": found.partition, "stream": found.stream.id,
+        "offset": row.start,
+    }  # fmt: skip
 
 
 def _path_of(machine: Machine, row: IndexRow) -> str:

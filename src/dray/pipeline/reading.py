@@ -23,8 +23,10 @@ import pyarrow.compute as pc
 from dray.errors import DrayError
 from dray.objects.paths import ObjectKind
 from dray.objects.port import Objects
+from dray.parquet.schema import APPEND_TIME
 from dray.pipeline.errors import broken, told
 from dray.pipeline.plan import Piece
+from dray.pipeline.reading_files import read_rows
 from dray.pipeline.stores import open_for_reading
 from dray.pipeline.together import some_at_a_time
 from dray.records import InvalidBatch, one_batch
@@ -100,10 +102,25 @@ def _read_wal(
         yield from _decode(piece, group, buffers, columns)
 
 
+def _read_files(
+    loop: asyncio.AbstractEventLoop, objects: Objects, piece: Piece, limit: int, columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """A row is a file, and its records lie in columns already."""
+    schema = pa.schema([FIELDS[name] for name in columns])
+    for found in read_rows(loop, objects, piece, columns):
+        for at in range(0, found.num_rows, ROWS):
+            part = found.slice(at, ROWS)
+            arrays = [
+                _time_types(part.column("attributes")) if name == "timestampType" else _column(name, part, piece, False)
+                for name in columns
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
 ReadPiece: TypeAlias = Callable[
     [asyncio.AbstractEventLoop, Objects, Piece, int, Sequence[str]], Iterator[pa.RecordBatch]
 ]
-READERS: Final[dict[ObjectKind, ReadPiece]] = {ObjectKind.WAL: _read_wal}
+READERS: Final[dict[ObjectKind, ReadPiece]] = {ObjectKind.WAL: _read_wal, ObjectKind.PARQUET: _read_files}
 """One for each kind of object (SP9)."""
 
 
@@ -243,6 +260,11 @@ def _column(name: str, found: pa.RecordBatch, piece: Piece, append_time: bool) -
             return _headers(found.column("headers"))
         case _:
             return found.column(name)
+
+
+def _time_types(attributes: pa.Array) -> pa.Array:
+    """1 where the log gave the time, as the Kafka source shows it."""
+    return pc.cast(pc.not_equal(pc.bit_wise_and(attributes, _int32(APPEND_TIME)), _int32(0)), pa.int32())
 
 
 def _timestamps(milliseconds: pa.Array) -> pa.Array:
