@@ -1,11 +1,12 @@
 """Brokers, and which checkpoints may be used."""
 
-from dray.machine.brokers import BrokerRegistered, Listener, RegisterBroker
+from dray.machine import checkpoint
+from dray.machine.brokers import SLICE, BrokerRegistered, Listener, RegisterBroker
 from dray.machine.confirmations import Checkpointed
 from dray.machine.sessions import Close, Expire, SessionKind
 from dray.machine.verdict import Done, Refused, Why
 
-from .scribe import NOW, Tape
+from .scribe import HOUR, NOW, Tape
 
 
 def registration(broker_id: int = -1) -> RegisterBroker:
@@ -53,6 +54,61 @@ def test_an_id_that_the_machine_gave_stays_with_its_name():
     one.send(Close())
     assert tape.open("b3").do(registration()) == BrokerRegistered(broker_id=3)
     assert tape.open("b1").do(registration()) == BrokerRegistered(broker_id=1)
+
+
+WEEK = 7 * 24 * HOUR
+
+
+def test_a_name_that_was_gone_for_a_week_is_forgotten_and_its_id_is_free():
+    """M15: one that was live meanwhile is kept, and so is one that has been gone for less."""
+    tape = Tape(version=2)
+    writers = {name: tape.open(name) for name in ("gone", "kept", "back")}
+    assert [writer.do(registration()) for writer in writers.values()] == [
+        BrokerRegistered(broker_id=number) for number in (1, 2, 3)
+    ]
+    writers["gone"].send(Close())
+    writers["back"].send(Close())
+    writers["kept"].live(6 * 24 * HOUR)
+    back = tape.open("back")
+    assert back.do(registration()) == BrokerRegistered(broker_id=3)
+    back.send(Close())
+    writers["kept"].live(24 * HOUR)
+    assert tape.open("new").do(registration()) == BrokerRegistered(broker_id=1), "a week is over for one of them"
+    assert writers["kept"].do(registration()) == BrokerRegistered(broker_id=2)
+    assert tape.open("gone").do(registration()) == BrokerRegistered(broker_id=4), "it comes as a stranger"
+    copy = checkpoint.load(checkpoint.dump(tape.machine))
+    assert checkpoint.fingerprint(copy) == checkpoint.fingerprint(tape.machine)
+
+
+def test_names_are_forgotten_in_slices_and_never_under_version_1():
+    """M15, M2"""
+    for version, left in ((1, 2 * SLICE + 2), (2, 2)):
+        tape = Tape(version=version)
+        for number in range(2 * SLICE):
+            writer = tape.open(f"b{number}")
+            writer.send(registration())
+            writer.send(Close())
+        assert len(tape.machine.brokers._given) == 2 * SLICE
+        watch = tape.open("watch", kind=SessionKind.TOOL)
+        watch.live(WEEK + HOUR)
+        one = tape.open("one")
+        one.send(registration())
+        assert len(tape.machine.brokers._given) == (2 * SLICE + 1 if version == 1 else SLICE + 1)
+        tape.open("two").send(registration())
+        assert len(tape.machine.brokers._given) == left
+
+
+def test_no_name_is_forgotten_while_time_may_have_jumped():
+    """M15, Q7"""
+    tape = Tape(version=2)
+    gone = tape.open("gone")
+    gone.send(registration())
+    gone.send(Close())
+    late = tape.open("late", wall_ms=tape.machine.time_ms + 2 * WEEK, accept_clock=True)
+    assert tape.machine.timeline.paused
+    assert late.do(registration()) == BrokerRegistered(broker_id=2)
+    late.live(2 * HOUR)
+    assert tape.open("later").do(registration()) == BrokerRegistered(broker_id=1)
 
 
 def mark(position: int, content: bytes = b"h", *, confirms: bool = False) -> Checkpointed:

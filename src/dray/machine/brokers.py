@@ -4,6 +4,9 @@ Invariants
     M8  A broker record lives exactly as long as its session, and a broker id
         belongs to one live session at a time. A name that asks for an id
         keeps the one it was given.
+    M15  Since version 2 a name that no live broker has had for a week of
+         machine time is forgotten, and its id is free; while time may have
+         jumped, none is.
 """
 
 from collections.abc import Mapping
@@ -21,12 +24,19 @@ from dray.machine.noun import Fields, Listing, stray
 from dray.machine.packing import Reader, Writer
 from dray.machine.sessions import Sessions
 from dray.machine.step import Step
+from dray.machine.timeline import Timeline
 from dray.machine.verdict import Verdict, Why, refused
 
 FIRST_GIVEN_ID: Final = 1
 MAX_NAMES: Final = 10_000
 DRAINING: Final = 2
 """The version from which on a broker can say that it is about to stop."""
+FORGETTING: Final = 2
+"""The version from which on names are forgotten (M15)."""
+KEPT_MS: Final = 7 * 24 * 3_600_000
+"""How long a name may be gone."""
+SLICE: Final = 100
+"""Names that one registration looks at and forgets."""
 BROKER_KEY: Final = Shape("cluster/%/brokers/#")
 
 
@@ -84,12 +94,15 @@ class Brokers:
     since: ClassVar[int] = 1
     commands: ClassVar[tuple[type[Command], ...]] = (RegisterBroker,)
 
-    def __init__(self, head: Head, sessions: Sessions) -> None:
+    def __init__(self, head: Head, sessions: Sessions, timeline: Timeline) -> None:
         self._head = head
         self._sessions = sessions
+        self._timeline = timeline
         self.live: dict[int, Broker] = {}
         self._given: dict[str, int] = {}
         """The ids that the machine gave, by session name."""
+        self._gone_ms: dict[str, int] = {}
+        """Since when such a name is not live (M15)."""
 
     def all(self) -> list[Broker]:
         """By broker id."""
@@ -106,11 +119,17 @@ class Brokers:
         return self._register(step, command)
 
     def session_ended(self, step: Step, session: SessionId) -> None:
-        if self._drop(session):  # M8
-            step.catalog_changed = True
+        gone = self._drop(session)  # M8
+        if gone is None:
+            return
+        step.catalog_changed = True
+        if gone.name in self._given and self._head.version >= FORGETTING:
+            self._gone_ms[gone.name] = self._timeline.time_ms
 
     def _register(self, step: Step, command: RegisterBroker) -> Verdict:
         writer = self._sessions.live[step.session]
+        if self._head.version >= FORGETTING and not self._timeline.paused:
+            self._forget(step, self._timeline.time_ms)
         if command.broker_id < -1:
             return refused(Why.MALFORMED, "a broker id is not negative")
         wanted = command.broker_id if command.broker_id >= 0 else self._given.get(writer.name, -1)
@@ -123,6 +142,7 @@ class Brokers:
             wanted = self._free_id()
             self._given[writer.name] = wanted
         self._drop(writer.id)
+        self._gone_ms.pop(writer.name, None)
         self.live[wanted] = Broker(
             broker_id=wanted, session=writer.id, name=writer.name, zone=command.zone, rack=command.rack,
             listeners=command.listeners, started_ms=command.started_ms, build=command.build,
@@ -132,12 +152,23 @@ class Brokers:
         step.given.append(wanted)
         return BrokerRegistered(broker_id=wanted)
 
-    def _drop(self, session: SessionId) -> bool:
+    def _drop(self, session: SessionId) -> Broker | None:
         """The session is over (M8)."""
         broker = self.of_session(session)
         if broker is not None:
             del self.live[broker.broker_id]
-        return broker is not None
+        return broker
+
+    def _forget(self, step: Step, now_ms: int) -> None:
+        """Names that were gone for long enough, the oldest first (M15); those that went under version 1 go now."""
+        due = sorted((gone_ms, name) for name, gone_ms in self._gone_ms.items() if now_ms - gone_ms >= KEPT_MS)
+        for _, name in due[: min(SLICE, step.spare)]:
+            del self._gone_ms[name], self._given[name]
+            step.spare -= 1
+        known = {*self._gone_ms, *(broker.name for broker in self.live.values())}
+        for name in sorted(self._given.keys() - known)[: min(SLICE, step.spare)]:
+            self._gone_ms[name] = now_ms
+            step.spare -= 1
 
     def _free_id(self) -> int:
         taken = {*self.live, *self._given.values()}
@@ -149,7 +180,7 @@ class Brokers:
     def dump(self, out: Writer, version: int) -> None:
         out.values([len(self._given), len(self.live)])
         for name, number in sorted(self._given.items()):
-            out.values([name, number])
+            out.values([name, number, *([self._gone_ms.get(name, -1)] if version >= FORGETTING else ())])
         for broker in self.all():
             out.values([
                 broker.broker_id, broker.session, broker.name, broker.zone, broker.rack, broker.started_ms,
@@ -164,6 +195,9 @@ class Brokers:
             row = source.row()
             name = row.text()
             self._given[name] = row.number()
+            gone_ms = row.number() if version >= FORGETTING else -1
+            if gone_ms >= 0:
+                self._gone_ms[name] = gone_ms
         for _ in range(live):
             row = source.row()
             number, session, name, zone, rack = row.number(), row.number(), row.text(), row.text(), row.text()

@@ -77,7 +77,7 @@ class Machine:
         self.groups = Groups(self.timeline, self.sessions, self.offsets)
         self.offsets.members = self.groups
         self.group_configs = GroupConfigs(self.head)
-        self.brokers = Brokers(self.head, self.sessions)
+        self.brokers = Brokers(self.head, self.sessions, self.timeline)
         self.generations = Generations(self.head, self.streams)
         self.confirmations = Confirmations(self.sessions)
         self.data_domains = DataDomains(self.head, self.sessions)
