@@ -49,7 +49,7 @@ def test_a_broker_tells_of_its_groups_and_what_happens_to_them(tmp_path: Path) -
         for protocol in ("classic", "consumer"):
             assert told[f'dray_groups{{protocol="{protocol}",state="Stable"}}'] == 1
             assert told[f'dray_group_rebalances_total{{protocol="{protocol}"}}'] >= 1
-        for phase in ("initial", "completing", "assigning"):
+        for phase in ("initial", "completing", "assigning", "reconciling"):
             assert told[f'dray_group_phase_seconds_count{{phase="{phase}"}}'] >= 1, phase
         assert told["dray_group_target_seconds_count"] >= 1
         tells('dray_consumer_group_lag_records{group="consumer",partition="0",topic="orders"}', 0)

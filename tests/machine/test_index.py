@@ -254,3 +254,13 @@ def test_times_are_found_also_after_rows_went_that_were_asked_about():
         del twin.rows[:count]
         for at in range(0, 9_000, 250):
             assert index.find_time(at) == twin.find_time(at)
+
+
+def test_nobody_who_asks_for_a_time_has_many_blocks_to_raise() -> None:
+    """The greatest timestamps of blocks are kept up while rows come, and when rows are loaded."""
+    index = Index()
+    for number in range(3 * BLOCK + 1):
+        index.append(number + 1, number, 0, 0, number)
+    for one in (index, reload(index)):
+        assert len(one._peaks) == 3
+        assert one.find_time(2 * BLOCK + 5) == 2 * BLOCK + 5

@@ -4,6 +4,7 @@ import pytest
 
 from dray.errors import DrayError
 from dray.log import envelope
+from dray.log.memory import MemoryLog
 from dray.machine import checkpoint
 from dray.machine.checkpoint import CheckpointTooNew
 from dray.machine.command import NotActive, encode
@@ -13,6 +14,8 @@ from dray.machine.machine import Machine
 from dray.machine.sessions import KeepAlive, SessionKind
 from dray.machine.step import Outcome
 from dray.machine.verdict import DONE, Done, Refused, Why
+from dray.replica.errors import TooNew
+from dray.replica.fold import fold_to
 from dray.sim.builds import NEWER, LongPin, NewMachine, Note
 from tests.machine.scribe import Tape, Writer
 from tests.machine.world import World
@@ -101,6 +104,21 @@ def test_after_activate_the_newer_rules_hold_and_an_older_build_stops(monkeypatc
     outcomes = [old.apply(position, entry).outcome for position, entry in tape.entries]
     assert outcomes[-1] is Outcome.HALTED
     assert old.version == NEWER > old.supported
+
+
+async def test_an_old_build_makes_no_checkpoint_of_what_it_does_not_know(monkeypatch):
+    """M5: who only folds stops as well; what it had would be taken for the state there."""
+    monkeypatch.setattr("tests.machine.scribe.MACHINES", [NewMachine])
+    tape = Tape(version=NEWER - 1)
+    writer = tape.open("b1", highest_version=NEWER)
+    writer.send(Activate(version=NEWER))
+    writer.send(Note(text="hello"))
+    log = MemoryLog()
+    for _, entry in tape.entries:
+        await log.append(entry)
+    with pytest.raises(TooNew, match="run a newer Dray"):
+        await fold_to(Machine(), log, await log.tail())
+    await fold_to(NewMachine(), log, await log.tail())
 
 
 def test_a_checkpoint_without_a_section_has_an_empty_noun(monkeypatch):

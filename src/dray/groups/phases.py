@@ -12,9 +12,11 @@ from dray.groups import telemetry
 from dray.machine.groups.classic import ClassicGroup
 from dray.machine.groups.consumer import ConsumerGroup
 from dray.machine.groups.group import Group
+from dray.machine.groups.members import ConsumerState
 from dray.machine.groups.roster import Completing, Preparing
 
 STEADY: Final = "steady"
+_RECONCILING: Final = {ConsumerState.RECONCILING: "reconciling"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def _generation(group: Group) -> int:
 
 def _phase(group: Group) -> str:
     if isinstance(group, ConsumerGroup):
-        return "assigning" if group.is_behind else STEADY
+        return "assigning" if group.is_behind else _RECONCILING.get(group.state, STEADY)
     match group.state if isinstance(group, ClassicGroup) else None:
         case Preparing(initial=True):
             return "initial"

@@ -112,6 +112,8 @@ class Index:
         self._rest += _pack(size, owner, position)
         self.end = end  # H1
         self.size = size
+        if not len(self._stamps) % BLOCK:
+            self._raise_peaks()  # block by block, so that nobody who asks for a time has many to raise
 
     def find(self, offset: int) -> int | None:
         """The number of the row that holds an offset: the smallest end above it (H3)."""
@@ -299,6 +301,7 @@ class Index:
                 raise Corrupt("what is left of a stream's replaced rows ends inside one")
         index.end = index._ends[-1] if rows else index.first_start  # H1: no second counter
         index.size = index.row(rows - 1).cumulative_size if rows else index.first_size
+        index._raise_peaks()
         return index
 
 

@@ -156,6 +156,7 @@ class ProduceService:
         task = self._loop.create_task(self._guarded(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # cancelled before its first step it would never be awaited
         return task
 
     async def _guarded(self, work: Coroutine[None, None, None]) -> None:

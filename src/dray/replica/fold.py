@@ -6,7 +6,9 @@ from dray.errors import Unavailable
 from dray.log.port import Log, Position, Trimmed
 from dray.machine import checkpoint
 from dray.machine.machine import Machine
+from dray.machine.step import Outcome
 from dray.replica.checkpoints import CheckpointStore, newest_machine
+from dray.replica.errors import TooNew
 
 JUMPS: Final = 5
 
@@ -18,11 +20,16 @@ class Folder(Protocol):
 
 
 async def fold_to(machine: Machine, log: Log, upto: int) -> None:
-    """Apply the log to a machine, up to and with a position."""
+    """Apply the log to a machine, up to and with a position.
+
+    Raises:
+        TooNew: from here on it is folded by rules that this build does not know.
+    """
     if machine.position >= upto:
         return
     async for position, entry in log.follow(Position(machine.position)):
-        machine.apply(position, entry)
+        if machine.apply(position, entry).outcome is Outcome.HALTED:
+            raise TooNew("the active version is above this build: run a newer Dray", version=machine.version)
         if position >= upto:
             return
 
