@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import signal
 from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from dray.testing.history.workload import Fault
 from tests.durability.cluster import Cluster
 from tests.durability.daemon import Drayd
-from tests.durability.histories import assert_valid, kills, run_history
+from tests.durability.histories import assert_valid, freezes, kills, run_history
 from tests.golden.asking import Asker, batch
 
 SEED = 20261117
@@ -89,12 +90,35 @@ async def test_a_rolling_restart_fails_no_produce(cluster: Cluster, tmp_path: Pa
     assert set(sends) == {"ok"}, sends
 
 
-async def test_nothing_acknowledged_is_lost_by_kill_9_with_four_domains(tmp_path: Path) -> None:
+async def test_nothing_acknowledged_is_lost_by_kills_and_freezes_with_four_domains(tmp_path: Path) -> None:
     """R-089: one broker alone, whose topics lie in four logs."""
     with Drayd(tmp_path / "data", "--set", "cluster.domains=4") as drayd:
         judgement = await run_history(
             tmp_path / "history", drayd.bootstrap, "confluent", SEED, partitions=4,
-            faults=[kills(drayd)], seconds=9, quiet_seconds=2, fault_seconds=0.3,
+            faults=[kills(drayd), freezes(drayd)], seconds=12, quiet_seconds=1.5, fault_seconds=0.5,
         )  # fmt: skip
     assert_valid(judgement, 200)
-    assert judgement.history.faults
+    assert len(judgement.history.faults) >= 2
+
+
+def log_dies(cluster: Cluster) -> Fault:
+    """kill -9 of the log server; nobody gets an acknowledgement until it is back."""
+
+    async def start() -> None:
+        await asyncio.to_thread(cluster.meta.stop, signal.SIGKILL)
+
+    async def stop() -> None:
+        await asyncio.to_thread(cluster.meta.start)
+
+    return Fault(name="kill -9", target="the log server", start=start, stop=stop)
+
+
+async def test_the_log_server_dies_and_a_broker_freezes_and_nothing_is_lost(cluster: Cluster, tmp_path: Path) -> None:
+    """R-089: four domains on three brokers; the frozen one is expired meanwhile, and comes back as it can."""
+    judgement = await run_history(
+        tmp_path / "history", cluster.bootstrap, "confluent", SEED, partitions=4,
+        faults=[log_dies(cluster), freezes(cluster.brokers[1])], seconds=16, quiet_seconds=2, fault_seconds=2,
+        drain_seconds=120,
+    )  # fmt: skip
+    assert_valid(judgement, 200)
+    assert len(judgement.history.faults) >= 2

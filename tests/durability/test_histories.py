@@ -84,11 +84,11 @@ def weather(store: Store) -> list[Fault]:
     ]
 
 
-@pytest.mark.parametrize("kit", KITS)
-async def test_a_bad_store_loses_and_doubles_nothing(tmp_path: Path, kit: str) -> None:
+@pytest.mark.parametrize(("kit", "domains"), [("confluent", 1), ("aiokafka", 4)])
+async def test_a_bad_store_loses_and_doubles_nothing(tmp_path: Path, kit: str, domains: int) -> None:
     """R-097, T04, T11, small: errors, delays, and replies that are lost."""
     store = Store()
-    with broker(open_objects=store.open) as running:
+    with broker(open_objects=store.open, cluster__domains=domains) as running:
         judgement = await run_history(
             tmp_path / "history",
             running.bootstrap,

@@ -86,3 +86,33 @@ def _of_configs(topics: Sequence[str], names: Sequence[str]) -> Iterator[Sized]:
     ]
     one = incremental_alter_configs.AlterConfigsResource(resource_type=_TOPIC, resource_name=topics[0], configs=keys)
     yield "many keys", 44, 1, incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[one])
+
+
+def too_large_admin_requests(topic: str, most: int) -> Iterator[Sized]:
+    """As `largest_admin_requests`, of one thing more than a request may name."""
+    many = most + 1
+    names = [f"nobody-{number}" for number in range(many)]
+    more = [CreatePartitionsTopic(name=name, count=1, assignments=None) for name in names]
+    yield "CreatePartitions", 37, 3, CreatePartitionsRequest(topics=more, timeout_ms=60_000)
+    cuts = [DeleteRecordsPartition(partition_index=number, offset=0) for number in range(many)]
+    gone = [DeleteRecordsTopic(name=topic, partitions=cuts)]
+    yield "DeleteRecords", 21, 2, DeleteRecordsRequest(topics=gone, timeout_ms=60_000)
+    asked = [DescribeConfigsResource(_TOPIC, name, configuration_keys=None) for name in names]
+    yield "DescribeConfigs", 32, 4, DescribeConfigsRequest(resources=asked)
+    whole = [alter_configs.AlterConfigsResource(resource_type=_TOPIC, resource_name=name) for name in names]
+    yield "AlterConfigs", 33, 2, alter_configs.AlterConfigsRequest(resources=whole)
+    some = [incremental_alter_configs.AlterConfigsResource(resource_type=_TOPIC, resource_name=name) for name in names]
+    yield "IncrementalAlterConfigs", 44, 1, incremental_alter_configs.IncrementalAlterConfigsRequest(resources=some)
+    sizes = [DescribableLogDirTopic(topic=topic, partitions=list(range(many)))]
+    yield "DescribeLogDirs", 35, 4, DescribeLogDirsRequest(topics=sizes)
+    wanted = [TopicRequest(name=name) for name in names]
+    yield "DescribeTopicPartitions", 75, 0, DescribeTopicPartitionsRequest(topics=wanted)
+    epochs = [OffsetForLeaderPartition(partition=number, leader_epoch=0) for number in range(many)]
+    yield (
+        "OffsetForLeaderEpoch",
+        23,
+        4,
+        OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=topic, partitions=epochs)]),
+    )
+    producers = [ProducersOf(name=topic, partition_indexes=list(range(many)))]
+    yield "DescribeProducers", 61, 0, DescribeProducersRequest(topics=producers)

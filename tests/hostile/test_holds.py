@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from dray.servers.kafka.codec import Message
 from dray.servers.kafka.handler import PARTITIONS
 from dray.servers.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from dray.servers.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -42,7 +43,7 @@ from tests.golden.asking import (
     batch,
     schema,
 )
-from tests.hostile.admin_sizes import largest_admin_requests
+from tests.hostile.admin_sizes import largest_admin_requests, too_large_admin_requests
 
 pytestmark = pytest.mark.slow
 
@@ -221,6 +222,35 @@ def test_a_request_that_names_too_much_is_refused(wide: TestBroker, holds: Holds
     longest, what = holds.take()
     print(f"longest hold {longest:.0f} ms {what}")
     assert longest < FAILS_AT_MS
+
+
+def codes_in(answer: object) -> set[int]:
+    """Every error code of an answer, wherever it stands."""
+    if isinstance(answer, list | tuple):
+        return {code for one in answer for code in codes_in(one)}
+    if not isinstance(answer, Message):
+        return set()
+    found = {code for name in answer.__struct_fields__ for code in codes_in(getattr(answer, name))}
+    return found | ({answer.error_code} if "error_code" in answer.__struct_fields__ else set())
+
+
+async def admin_refusals(bootstrap: str, holds: Holds) -> dict[str, tuple[set[int], float, str]]:
+    found = {}
+    async with Asker(bootstrap) as ask:
+        await ask.metadata()
+        for name, key, version, message in too_large_admin_requests(TOPICS[0], PARTITIONS):
+            holds.take()
+            found[name] = codes_in(await ask.call(key, version, message)), *holds.take()
+    return found
+
+
+def test_an_administrator_who_names_too_much_is_refused_without_any_work(wide: TestBroker, holds: Holds) -> None:
+    """KP20: each with 42 in its place, and nobody waits for it."""
+    found = asyncio.run(admin_refusals(wide.bootstrap, holds))
+    for name, (codes, longest, what) in found.items():
+        print(f"{name}: {codes} {longest:.0f} ms{'' if longest < HOLD_MS else ' ' + what}")
+    assert {name: codes - {0} for name, (codes, _, _) in found.items()} == {name: {42} for name in found}
+    assert max(longest for _, longest, _ in found.values()) < FAILS_AT_MS
 
 
 async def crowd(bootstrap: str) -> None:
