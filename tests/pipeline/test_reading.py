@@ -216,7 +216,7 @@ def test_a_topic_of_many_small_objects_is_read_with_few_requests_at_a_time(runni
 
     fetching = reading._fetch
     monkeypatch.setattr(reading, "_fetch", fetch)
-    monkeypatch.setattr(reading, "open_for_reading", counting)
+    monkeypatch.setattr(reading, "open_for_tasks", counting)
     plan = make_plan(directory, driver, subscribe="trickle")
     assert [row.offset for row in read(plan)] == list(range(3 * GETS))
     assert (most, groups) == (GETS, [3 * GETS])

@@ -19,6 +19,7 @@ from dray.retention.settings import RetentionSettings
 from dray.routing.settings import RoutingSettings
 from dray.servers.http.settings import HttpSettings
 from dray.servers.kafka.settings import KafkaSettings
+from dray.tables.settings import CompactionSettings, TableSettings
 from dray.telemetry import Form
 
 
@@ -35,6 +36,7 @@ class LoggingSettings(Section):
 SECTIONS: Final[Mapping[str, type[Section]]] = {
     "broker": BrokerSettings,
     "cluster": ClusterSettings,
+    "compaction": CompactionSettings,
     "fetch": FetchSettings,
     "groups": GroupSettings,
     "http": HttpSettings,
@@ -45,6 +47,7 @@ SECTIONS: Final[Mapping[str, type[Section]]] = {
     "retention": RetentionSettings,
     "routing": RoutingSettings,
     "session": SessionSettings,
+    "table": TableSettings,
     "topics": TopicSettings,
     "wal": WalSettings,
 }

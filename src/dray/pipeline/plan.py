@@ -116,6 +116,11 @@ def plan_tasks(
     return tasks.done()
 
 
+def pieces_of(machine: Machine, span: Span) -> list[Piece]:
+    """A whole span, whoever reads it."""
+    return [piece for chunk in _chunks(span) for piece in _pack(machine, span, chunk)]
+
+
 def _parted(spans: Sequence[tuple[Machine, Span]], most: int) -> list[tuple[Machine, Span]]:
     """The same offsets in spans of at most so many, each about as long as the others of its stream."""
     counts = [-(-(span.end - span.start) // most) for _, span in spans]

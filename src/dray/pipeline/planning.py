@@ -24,7 +24,7 @@ from dray.pipeline.parallelism import cores
 from dray.pipeline.pins import hold
 from dray.pipeline.plan import Piece, Span, plan_tasks
 from dray.pipeline.ranges import Wanted, find_partitions, span_of
-from dray.pipeline.stores import open_for_reading
+from dray.pipeline.stores import open_for_tasks
 from dray.pipeline.together import some_at_a_time
 
 
@@ -41,7 +41,7 @@ async def plan_read(options: ReadOptions, *, driver: int | None = None) -> Plan:
     directory, identity = read_directory(options.path)
     await hold(directory, seconds=options.pin_seconds, driver=driver)  # SP5
     address = options.objects or str(directory.objects)
-    objects = await open_for_reading(address)
+    objects = await open_for_tasks(address)
     try:
         await _check_binding(objects, identity, address)
         return Plan(address=address, tasks=await _plan(options, directory, objects))

@@ -27,7 +27,7 @@ from dray.parquet.schema import APPEND_TIME
 from dray.pipeline.errors import broken, told
 from dray.pipeline.plan import Piece
 from dray.pipeline.reading_files import read_rows
-from dray.pipeline.stores import open_for_reading
+from dray.pipeline.stores import open_for_tasks
 from dray.pipeline.together import some_at_a_time
 from dray.records import InvalidBatch, one_batch
 from dray.records.arrow import part_of, parts_to_arrow
@@ -75,11 +75,10 @@ class _Range(NamedTuple):
 
 def read_pieces(address: str, pieces: Sequence[Piece], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """These columns of the records of a task, in the order of its pieces."""
-    remote = "://" in address and not address.startswith("file://")
-    limit = GROUP_BYTES if remote else min(GROUP_BYTES, LOCAL_GROUP_BYTES)
+    limit = group_bytes(address)
     with asyncio.Runner() as runner:
         loop = runner.get_loop()  # Runner.run sets signal handlers each time: dear for a few megabytes
-        objects = runner.run(open_for_reading(address))
+        objects = runner.run(open_for_tasks(address))
         try:
             for piece in pieces:
                 read = READERS.get(piece.kind)
@@ -93,13 +92,29 @@ def read_pieces(address: str, pieces: Sequence[Piece], columns: Sequence[str]) -
             runner.run(objects.close())
 
 
+def group_bytes(address: str) -> int:
+    """How many bytes of a store are fetched at a time."""
+    remote = "://" in address and not address.startswith("file://")
+    return GROUP_BYTES if remote else min(GROUP_BYTES, LOCAL_GROUP_BYTES)
+
+
 def _read_wal(
     loop: asyncio.AbstractEventLoop, objects: Objects, piece: Piece, limit: int, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """A row is a batch as it was received, and a range of its object."""
+    schema = pa.schema([FIELDS[name] for name in columns])
+    for found, append_time in read_records(loop, objects, piece, limit):
+        arrays = [_column(name, found, piece, append_time) for name in columns]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def read_records(
+    loop: asyncio.AbstractEventLoop, objects: Objects, piece: Piece, limit: int
+) -> Iterator[tuple[pa.RecordBatch, bool]]:
+    """The records of a piece of WAL objects, as `dray.records.arrow` has them, and whether the log gave their time."""
     for group in _groups(piece, limit):
         buffers = loop.run_until_complete(_fetch(objects, piece, group))
-        yield from _decode(piece, group, buffers, columns)
+        yield from _decode(piece, group, buffers)
 
 
 def _read_files(
@@ -172,9 +187,9 @@ async def _fetch(objects: Objects, piece: Piece, group: Sequence[_Range]) -> lis
 
 
 def _decode(
-    piece: Piece, group: Sequence[_Range], buffers: Sequence[memoryview], columns: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
-    rows = _Rows(piece, columns)
+    piece: Piece, group: Sequence[_Range], buffers: Sequence[memoryview]
+) -> Iterator[tuple[pa.RecordBatch, bool]]:
+    rows = _Rows(piece)
     for part, buffer in zip(group, buffers, strict=True):
         for row in range(part.first_row, part.end_row):
             at = piece.positions[row] - part.start
@@ -185,17 +200,15 @@ def _decode(
 class _Rows:
     """Collects decompressed batches until they are worth an Arrow batch."""
 
-    def __init__(self, piece: Piece, columns: Sequence[str]) -> None:
+    def __init__(self, piece: Piece) -> None:
         self._piece = piece
-        self._columns = columns
-        self._schema = pa.schema([FIELDS[name] for name in columns])
         self._parts: list[Part] = []
         self._first_row = 0
         self._held = 0
         self._count = 0
         self._append_time = False
 
-    def add(self, row: int, buffer: memoryview) -> Iterator[pa.RecordBatch]:
+    def add(self, row: int, buffer: memoryview) -> Iterator[tuple[pa.RecordBatch, bool]]:
         part, append_time = self._part(row, buffer)
         if self._parts and append_time != self._append_time:
             yield from self.flush()
@@ -220,7 +233,7 @@ class _Rows:
         except InvalidBatch as error:
             raise told(error, **_facts(piece, row)) from error  # SP3
 
-    def flush(self) -> Iterator[pa.RecordBatch]:
+    def flush(self) -> Iterator[tuple[pa.RecordBatch, bool]]:
         parts, self._parts, self._held, self._count = self._parts, [], 0, 0
         if not parts:
             return
@@ -232,9 +245,7 @@ class _Rows:
             raise told(error, **_facts(self._piece, row)) from error
         found = self._clip(found, parts)
         for at in range(0, found.num_rows, ROWS):
-            part = found.slice(at, ROWS)
-            arrays = [_column(name, part, self._piece, self._append_time) for name in self._columns]
-            yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+            yield found.slice(at, ROWS), self._append_time
 
     def _clip(self, found: pa.RecordBatch, parts: Sequence[Part]) -> pa.RecordBatch:
         """Only the first and the last batch of a piece can reach over its edges; offsets within one are dense."""

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from dray.errors import Invalid
@@ -28,6 +29,8 @@ DEFAULTS: Final = {
     "spark.ui.showConsoleProgress": "false",
 }
 LOCAL: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+JVM_END_S: Final = 20
 
 
 class WrongPython(Invalid):
@@ -62,6 +65,24 @@ def build_session(
     session = builder.getOrCreate()
     _check_python(session)
     return session
+
+
+def end_session(session: SparkSession) -> None:
+    """Stop a session and its JVM, which would else stay for as long as this process; another may be built then."""
+    session.stop()
+    gateway = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = None
+    if gateway is None:
+        return
+    process = getattr(gateway, "proc", None)
+    gateway.shutdown()
+    if process is not None:
+        process.stdin.close()  # the JVM ends with it
+        try:
+            process.wait(JVM_END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _check_python(session: SparkSession) -> None:

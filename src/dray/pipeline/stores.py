@@ -1,4 +1,4 @@
-"""The object store, opened for reading only.
+"""The object store, opened beside the brokers: for a planner, or in a task.
 
 A directory is not opened as a broker opens it: that sweeps the temporary
 files of puts, also those of the broker that is running.
@@ -17,7 +17,7 @@ from dray.objects.port import Objects
 from dray.offload import InlineOffload
 
 
-async def open_for_reading(address: str) -> Objects:
+async def open_for_tasks(address: str) -> Objects:
     """The store at an address; credentials and endpoint of a cloud come from the environment."""
     scheme = urlsplit(address).scheme if "://" in address else ""
     if scheme in ("", "file"):

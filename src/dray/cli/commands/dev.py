@@ -9,13 +9,14 @@ from typing import Annotated, Final
 
 import typer
 
+from dray.cli.compacting import as_broker_that_compacts
 from dray.cli.options import ConfigFile, DataOption, Sets, default_of, load_config
 from dray.cli.serving import serve
 from dray.cli.together import MOST_BROKERS, as_cluster, inherited
 from dray.config import Config, Level, Override
 
-OWN_DEFAULTS: Final = {"topics.auto_create": "true", "groups.initial_delay": "0s"}
-"""One person tries things out: nothing has to be made first, and nobody else is waited for."""
+OWN_DEFAULTS: Final = {"topics.auto_create": "true", "groups.initial_delay": "0s", "compaction.max_age": "60s"}
+"""One person tries things out: nothing has to be made first, nobody else is waited for, and tables are fresh."""
 app: Final = typer.Typer()
 
 
@@ -108,7 +109,7 @@ def dev(
         return
     if zones is not None:
         raise typer.BadParameter("only with --brokers: one broker has its zone by broker.zone", param_hint="--zones")
-    serve(load_config(config, sets, [*flags, *unless_given(loaded, OWN_DEFAULTS)]))
+    serve(load_config(config, sets, [*flags, *unless_given(loaded, OWN_DEFAULTS)]), as_broker_that_compacts)
 
 
 def unless_given(config: Config, defaults: Mapping[str, str]) -> list[Override]:

@@ -1,0 +1,137 @@
+"""Compact records into Parquet files and Iceberg tables, beside a broker."""
+
+import sys
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+import msgspec
+import typer
+
+from dray.cli.compacting import check_installed, options_of, run_to_the_end
+from dray.cli.options import ConfigFile, DataOption, Sets, load_config
+from dray.cli.output import FAILURE, Format, refuse
+from dray.cli.tables import TableFormat, TableOption, facts, show
+from dray.config import Override
+from dray.tables.options import CompactorOptions, Compared, CycleDone, JobProgress, NothingDone, TableStatus
+
+BAR: Final = 30
+app: Final = typer.Typer()
+
+
+@app.callback(invoke_without_command=True)
+def compactor(
+    config: ConfigFile = None,
+    sets: Sets = None,
+    data: DataOption = None,
+    once: Annotated[bool, typer.Option("--once", help="One cycle over what is due; then say what was done.")] = False,
+    topic: Annotated[
+        str | None, typer.Option("--topic", metavar="TOPIC", help="With --once: this topic, whatever is due.")
+    ] = None,
+    form: TableOption = TableFormat.TEXT,
+) -> None:
+    """Compact records into Parquet files and Iceberg tables, beside a broker or with none."""
+    if topic is not None and not once:
+        raise typer.BadParameter("goes with --once", param_hint="--topic")
+    flags = [] if data is None else [Override(key="broker.data", value=str(data), flag="--data")]
+    loaded = load_config(config, sets, flags)
+    check_installed()
+    options = msgspec.structs.replace(options_of(loaded), once=once, topic=topic)
+    raise typer.Exit(run(options, form))
+
+
+def run(options: CompactorOptions, form: TableFormat) -> int:
+    """Let a compactor work, and show what it says; its exit code."""
+    code = FAILURE
+    for said in run_to_the_end(options):
+        match said:
+            case JobProgress(done=done, total=total):
+                _bar(done, total)
+            case CycleDone():
+                _summary(said, form)
+            case TableStatus():
+                _status(said, form)
+            case Compared():
+                _verified(said, form)
+            case NothingDone():
+                _bar(0, 0)
+                refuse(
+                    Format.JSON if form is TableFormat.JSON else Format.TEXT, [said.message], kind=said.kind,
+                    then=said.next,
+                )  # fmt: skip
+            case int():
+                code = said
+    return code
+
+
+def _bar(done: int, total: int) -> None:
+    """On a terminal alone: how many of the tasks are done."""
+    if not sys.stderr.isatty():
+        return
+    if not total:
+        typer.echo("\r\033[K", err=True, nl=False)
+        return
+    filled = BAR * done // total
+    typer.echo(f"\r[{'#' * filled}{' ' * (BAR - filled)}] {done} of {total} tasks", err=True, nl=False)
+
+
+def _summary(summary: CycleDone, form: TableFormat) -> None:
+    _bar(0, 0)
+    document = {
+        "topics": [msgspec.structs.asdict(topic) for topic in summary.topics], "failed": summary.failed,
+        "seconds": summary.seconds,
+    }  # fmt: skip
+    if not summary.topics and form is TableFormat.TEXT:
+        typer.echo("nothing was due")
+        return
+    rows = [
+        (one.topic, one.partitions, one.records, one.bytes, one.files, one.file_bytes, one.state, one.reason)
+        for one in summary.topics
+    ]
+    show(
+        form, document, ("TOPIC", "PARTITIONS", "RECORDS", "BYTES", "FILES", "FILE BYTES", "STATE", "REASON"), rows
+    )  # fmt: skip
+
+
+def _status(status: TableStatus, form: TableFormat) -> None:
+    if form is TableFormat.TEXT:
+        made = datetime.fromtimestamp(status.snapshot_ms / 1000, UTC).isoformat(timespec="seconds")
+        facts(
+            {
+                "table": f"{status.catalog}.{status.table}",
+                "snapshot": f"{status.snapshot_id} of {made}" if status.snapshot_id else None,
+                "snapshots": status.snapshots,
+                "files": status.files,
+                "rows": status.rows,
+                "bytes": status.bytes,
+                "metadata": status.metadata_location,
+            }
+            | ({"foreign": ", ".join(status.foreign)} if status.foreign else {})
+            | ({"problem": status.problem} if status.problem else {})
+        )
+        typer.echo()
+    rows = [
+        (
+            one.partition,
+            one.log_start,
+            one.log_end,
+            one.table_end,
+            one.lag_records,
+            one.lag_bytes,
+            round(one.lag_seconds),
+            one.task,
+        )
+        for one in status.partitions
+    ]
+    heading = ("PARTITION", "LOG START", "LOG END", "TABLE END", "LAG", "LAG BYTES", "LAG SECONDS", "TASK")
+    show(form, msgspec.to_builtins(status), heading, rows)
+
+
+def _verified(found: Compared, form: TableFormat) -> None:
+    _bar(0, 0)
+    if form is TableFormat.TEXT:
+        verdict = "table and log are equal" if found.equal else "table and log differ"
+        typer.echo(f"{verdict}: {found.records} records in the log, {found.rows} rows in the table")
+        if found.equal:
+            return
+    rows = [(one.partition, one.offset, one.what) for one in found.differences]
+    show(form, msgspec.to_builtins(found), ("PARTITION", "OFFSET", "WHAT"), rows)

@@ -1,0 +1,152 @@
+"""The compactor as a process of its own: Spark and Arrow are never loaded here.
+
+What it is to do goes to its standard input, which is then held open: it ends
+when that ends, so it never outlives this process, however that ends.
+"""
+
+import asyncio
+import importlib.util
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import msgspec
+
+from dray.cli import telemetry
+from dray.cli.serving import Running, as_broker
+from dray.cli.settings import LoggingSettings
+from dray.clock import Clock, SystemClock
+from dray.config import Config
+from dray.errors import NotFound
+from dray.log.settings import LogSettings
+from dray.node.roles.broker import RunningBroker, run_broker
+from dray.node.settings import BrokerSettings
+from dray.objects.settings import ObjectsSettings
+from dray.tables.due import DueRules, due_streams
+from dray.tables.options import CompactorOptions, Said, Store
+from dray.tables.settings import CompactionSettings, TableSettings
+from dray.telemetry import logger
+
+COMMAND: Final = (sys.executable, "-m", "dray.pipeline.compactor")
+NEEDED: Final = ("pyspark", "pyiceberg")
+END_S: Final = 10.0
+PAUSES_S: Final = (5.0, 30.0, 120.0)
+"""After a compactor that failed; the last one is repeated."""
+
+
+class NoSpark(NotFound):
+    """The packages of the extra `spark` are not installed."""
+
+    advice = "pip install 'dray[spark]'"
+
+
+def check_installed() -> None:
+    """Raise unless a compactor can run here."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise NoSpark("tables need the extra `spark`", missing=", ".join(missing))
+
+
+def options_of(config: Config) -> CompactorOptions:
+    """What a compactor of this configuration is told."""
+    table, compaction = config.get(TableSettings), config.get(CompactionSettings)
+    logging = config.get(LoggingSettings)
+    return CompactorOptions(
+        data=str(config.get(BrokerSettings).data.absolute()), store=_store(config.get(ObjectsSettings)),
+        tables=table.enabled, catalog=table.catalog, namespace=table.namespace,
+        keep_tables=table.on_topic_delete == "keep", age_ms=int(compaction.max_age.total_seconds() * 1000),
+        size=int(compaction.max_bytes), file_size=int(compaction.target_file_bytes),
+        cycle_size=int(compaction.cycle_bytes), look_s=compaction.look.total_seconds(),
+        idle_s=compaction.idle.total_seconds(), master=compaction.master, log_level=logging.level,
+        log_form=logging.format,
+    )  # fmt: skip
+
+
+def _store(settings: ObjectsSettings) -> Store:
+    secret, token = settings.secret_access_key, settings.session_token
+    return Store(
+        url=settings.url, endpoint=settings.endpoint, region=settings.region, access_key=settings.access_key_id,
+        secret_key=None if secret is None else secret.get_secret_value(),
+        session_token=None if token is None else token.get_secret_value(), attempts=settings.retries + 1,
+        attempt_seconds=settings.attempt_timeout.total_seconds(), total_seconds=settings.deadline.total_seconds(),
+    )  # fmt: skip
+
+
+def run_to_the_end(options: CompactorOptions) -> Iterator[Said | int]:
+    """What a compactor says, and at last its exit code. An interrupt reaches it by itself: it is in our group."""
+    with subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None, "it was asked for"
+        assert process.stdout is not None, "it was asked for"
+        process.stdin.write(msgspec.json.encode(options) + b"\n")
+        process.stdin.flush()
+        for line in process.stdout:
+            yield msgspec.json.decode(line, type=Said)
+        yield process.wait()
+
+
+@asynccontextmanager
+async def as_broker_that_compacts(config: Config) -> AsyncIterator[Running]:
+    """Serve Kafka clients, and start a compactor whenever something is due."""
+    if not config.get(CompactionSettings).enabled or config.get(LogSettings).url is not None:
+        async with as_broker(config) as running:  # the log is another's, or in memory: who keeps it compacts
+            yield running
+        return
+    async with run_broker(config) as broker:
+        keeper = CompactorKeeper(options_of(config), broker, SystemClock())
+        work = broker.plane.watch.start("compactor", keeper.run)
+        try:
+            yield Running(ready=f"kafka={broker.advertised} http={broker.http.url}", failed=broker.failed)
+        finally:
+            await broker.plane.watch.stop(work)
+
+
+class CompactorKeeper:
+    """Starts a compactor when something is due, and again when it has failed; it leaves by itself."""
+
+    def __init__(self, options: CompactorOptions, broker: RunningBroker, clock: Clock) -> None:
+        self._options = msgspec.structs.replace(options, leave_when_idle=True)
+        self._rules = DueRules(age_ms=options.age_ms, size=options.size, file_size=options.file_size)
+        self._broker = broker
+        self._clock = clock
+
+    async def run(self) -> None:
+        failures = 0
+        while True:
+            await self._clock.sleep(self._options.look_s)
+            if not self._is_due():
+                continue
+            try:
+                check_installed()
+            except NoSpark as error:
+                logger().warning(telemetry.NO_SPARK, reason=str(error), next=error.advice)
+                return
+            code = await self._one()
+            failures = failures + 1 if code else 0
+            if code:
+                pause_s = PAUSES_S[min(failures, len(PAUSES_S)) - 1]
+                logger().warning(telemetry.COMPACTOR_ENDED, exit_code=code, again_in_s=pause_s)
+                await self._clock.sleep(pause_s)
+
+    def _is_due(self) -> bool:
+        machines = {domain: replica.machine for domain, replica in self._broker.plane.domains}
+        return next(due_streams(machines, self._rules), None) is not None
+
+    async def _one(self) -> int:
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, start_new_session=True
+        )
+        assert process.stdin is not None, "it was asked for"
+        process.stdin.write(msgspec.json.encode(self._options) + b"\n")
+        try:
+            return await process.wait()
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    process.terminate()
+                try:
+                    await asyncio.wait_for(process.wait(), END_S)
+                except TimeoutError:
+                    process.kill()
+                    await process.wait()

@@ -1,0 +1,322 @@
+"""The process of a compactor: `python -m dray.pipeline.compactor`, told what to do on its standard input.
+
+It follows the log beside a broker, or opens it where no broker runs, and works
+until it is told to end, its parent is gone, or, if told so, nothing is due any
+more. Standard output has JSON lines for the parent; standard error is a log.
+
+Exit codes: 0 done, 1 failed or something was left, 2 wrong settings.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from dray.clock import SystemClock
+from dray.disk import LocalDisk
+from dray.errors import DrayError, Invalid, Kind, NotFound
+from dray.ids import SystemEntropy
+from dray.machine.head import SUPPORTED
+from dray.node.directory import DataDirectory
+from dray.node.metadata import Effects
+from dray.node.reaching import reach
+from dray.objects.cluster import bound_to
+from dray.objects.files import FileObjects
+from dray.objects.opening import StoreEffects, open_store
+from dray.objects.port import Objects
+from dray.offload import InlineOffload, ThreadOffload
+from dray.pipeline.compactor import telemetry
+from dray.pipeline.compactor.cycle import Compactor, TopicTally
+from dray.pipeline.compactor.saga import Saga
+from dray.pipeline.compactor.spark import SparkJobs
+from dray.pipeline.compactor.status import status_of, topic_of
+from dray.pipeline.compactor.upkeep import Upkeep
+from dray.pipeline.compactor.verify import verify
+from dray.pipeline.opening import read_directory
+from dray.replica.replica import Replica
+from dray.tables.catalog import open_catalog
+from dray.tables.due import ROWS_VERSION, DueRules
+from dray.tables.io import bound_store
+from dray.tables.options import CompactorOptions, CycleDone, JobProgress, NothingDone, Said
+from dray.tables.table import TableOwner, TopicTables
+from dray.telemetry import configure_logging, logger
+
+UPKEEP_S: Final = 600
+TELL_S: Final = 0.5
+"""How often progress is told."""
+PAUSES_S: Final = (1.0, 5.0, 30.0)
+"""After cycles that failed; the last one is repeated."""
+NAME: Final = "compactor"
+
+
+class OldRules(Invalid):
+    """The log is folded by rules that know no tables."""
+
+    advice = "run: drayd admin meta activate DIR"
+
+
+class Process:
+    """A compactor, from its start to its end."""
+
+    def __init__(self, options: CompactorOptions) -> None:
+        self._options = options
+        self._clock = SystemClock()
+        self._entropy = SystemEntropy()
+        self._offload = ThreadOffload(4, NAME)
+        self._stop = asyncio.Event()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    async def run(self) -> int:
+        """Work; returns the exit code."""
+        directory, identity = read_directory(self._options.data)
+        async with AsyncExitStack() as stack:
+            replicas = await self._follow(stack, directory)
+            objects = await self._open_objects(directory)
+            stack.push_async_callback(objects.close)
+            if await bound_to(objects) != identity.cluster_id:
+                raise NotFound("this is not the store of the cluster: set objects.url", store=self._address(directory))
+            tables = self._tables(stack, directory) if self._options.tables else None
+            os.environ.update(self._options.store.environment())  # noqa: TID251 - for Spark's workers
+            spark = SparkJobs(self._place(directory), self._options.master, self._clock)
+            compactor = Compactor(
+                replicas, Saga(replicas, objects, tables=tables is not None), tables, spark, self._rules(), self._clock,
+                self._offload, self._options.cycle_size, identity.cluster_id,
+            )  # fmt: skip
+            upkeep = (
+                None
+                if tables is None
+                else Upkeep(replicas, tables, self._offload, identity.cluster_id, keep=self._options.keep_tables)
+            )
+            if self._options.ask is not None:
+                return await self._answer(replicas, tables, spark, identity.cluster_id, self._options.topic or "")
+            if self._options.once:
+                return await self._once(compactor, upkeep, spark, replicas)
+            return await self._work(compactor, upkeep, spark, replicas)
+
+    # -- what it stands on ---------------------------------------------------
+
+    async def _follow(self, stack: AsyncExitStack, directory: DataDirectory) -> dict[int, Replica]:
+        effects = Effects(clock=self._clock, entropy=self._entropy, disk=LocalDisk(), offload=InlineOffload())
+        reached = await stack.enter_async_context(reach(directory, effects))
+        replicas = {}
+        for domain in directory.domains(effects.disk):
+            replica = await stack.enter_async_context(reached.following(domain, NAME, effects))
+            stack.push_async_callback(_give_back, replica)
+            if replica.machine.version < ROWS_VERSION:
+                raise OldRules(
+                    "tables need newer rules than this log has", version=replica.machine.version, newest=SUPPORTED
+                )
+            replica.failed.add_done_callback(lambda _: self.stop())
+            replicas[domain] = replica
+        return replicas
+
+    def _tables(self, stack: AsyncExitStack, directory: DataDirectory) -> TopicTables:
+        store = stack.enter_context(bound_store(self._place(directory), partial(self._open_objects, directory)))
+        catalog = open_catalog(self._options.catalog, directory.root, store)
+        return TopicTables(catalog, store, self._entropy, namespace=self._options.namespace)
+
+    async def _open_objects(self, directory: DataDirectory) -> Objects:
+        """Beside the brokers: what they are putting now is not swept."""
+        if self._options.store.url is None or "://" not in self._options.store.url:
+            return FileObjects(Path(self._address(directory)), LocalDisk(), InlineOffload())
+        effects = StoreEffects(clock=self._clock, entropy=self._entropy, disk=LocalDisk(), offload=InlineOffload())
+        return await open_store(self._options.store.url, self._options.store.options(), effects)
+
+    def _address(self, directory: DataDirectory) -> str:
+        return self._options.store.url or str(directory.objects)
+
+    def _place(self, directory: DataDirectory) -> str:
+        """The store as files in a table name it."""
+        address = self._address(directory)
+        return address if "://" in address else f"file://{Path(address).absolute()}"
+
+    def _rules(self) -> DueRules:
+        return DueRules(age_ms=self._options.age_ms, size=self._options.size, file_size=self._options.file_size)
+
+    # -- what it does --------------------------------------------------------
+
+    async def _answer(
+        self, replicas: Mapping[int, Replica], tables: TopicTables | None, spark: SparkJobs, cluster_id: str, name: str
+    ) -> int:
+        if tables is None:
+            raise Invalid("there are no tables: table.enabled is off")
+        for replica in replicas.values():
+            await replica.sync()
+        topic = topic_of(replicas, name)
+        status = await self._offload.run(status_of, replicas, tables, topic, cluster_id)
+        if self._options.ask == "status":
+            _say(status)
+            return 1 if status.problem else 0
+        named = TableOwner(name=topic.name, topic_id=topic.id, cluster_id=cluster_id)
+        names = await self._offload.run(tables.file_names, named)
+        found = await self._offload.run(
+            spark.use, lambda session: verify(session, self._options.data, spark.address, names, status)
+        )
+        _say(found)
+        return 0 if found.equal else 1
+
+    async def _once(
+        self, compactor: Compactor, upkeep: Upkeep | None, spark: SparkJobs, replicas: Mapping[int, Replica]
+    ) -> int:
+        began_ns = self._clock.boot_ns()
+        async with self._telling(spark):
+            tallies = await self._interruptible(compactor.run(self._options.topic), replicas)
+        if tallies is None:
+            return 1
+        if upkeep is not None:
+            await upkeep.run(self._now_ms(replicas))
+        topics = [tally.told(topic) for topic, tally in sorted(tallies.items())]
+        failed = sum(topic.state == "failed" for topic in topics)
+        seconds = (self._clock.boot_ns() - began_ns) / 1e9
+        _say(CycleDone(topics=topics, failed=failed, seconds=round(seconds, 3)))
+        return 1 if failed else 0
+
+    async def _work(
+        self, compactor: Compactor, upkeep: Upkeep | None, spark: SparkJobs, replicas: Mapping[int, Replica]
+    ) -> int:
+        failures, kept_ns = 0, 0
+        while not self._stop.is_set():
+            try:
+                tallies = await self._interruptible(compactor.run(), replicas)
+                if tallies is None:
+                    break
+                failures = failures + 1 if any(tally.failures for tally in tallies.values()) else 0
+                _log(tallies)
+                if upkeep is not None and self._clock.boot_ns() - kept_ns > UPKEEP_S * 1_000_000_000:
+                    await upkeep.run(self._now_ms(replicas))
+                    kept_ns = self._clock.boot_ns()
+            except DrayError as error:
+                _check_alive(replicas)
+                failures += 1
+                logger().warning(telemetry.FAILED, topic="", reason=str(error))
+            if spark.idle_s() > self._options.idle_s:
+                if spark.runs:
+                    await self._offload.run(spark.stop)
+                if self._options.leave_when_idle and not failures:
+                    break
+            await self._pause(PAUSES_S[min(failures, len(PAUSES_S)) - 1] if failures else 0)
+        return 0
+
+    async def _pause(self, at_least_s: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(self._options.look_s, at_least_s)):
+                await self._stop.wait()
+
+    async def _interruptible(
+        self, work: Coroutine[None, None, dict[str, TopicTally]], replicas: Mapping[int, Replica]
+    ) -> dict[str, TopicTally] | None:
+        """Until it is done, told to stop, or a replica has stopped; a task that is left is taken over later."""
+        running = asyncio.create_task(work)
+        stopping = asyncio.create_task(self._stop.wait())
+        await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if running.done():
+            return running.result()
+        running.cancel()
+        with suppress(asyncio.CancelledError, DrayError):
+            await running
+        _check_alive(replicas)
+        return None
+
+    @asynccontextmanager
+    async def _telling(self, spark: SparkJobs) -> AsyncIterator[None]:
+        async def tell() -> None:
+            while True:
+                await asyncio.sleep(TELL_S)
+                done, total = await self._offload.run(spark.progress)
+                if total:
+                    _say(JobProgress(done=done, total=total))
+
+        telling = asyncio.create_task(tell())
+        try:
+            yield
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+
+    def _now_ms(self, replicas: Mapping[int, Replica]) -> int:
+        return min(self._clock.wall_ms(), replicas[0].machine.timeline.time_ms)
+
+
+def _check_alive(replicas: Mapping[int, Replica]) -> None:
+    """Raise what has stopped a replica for good."""
+    for replica in replicas.values():
+        if replica.failed.done():
+            raise replica.failed.result()
+
+
+async def _give_back(replica: Replica) -> None:
+    """So that whoever comes next need not wait until our session has expired."""
+    with suppress(TimeoutError, DrayError):
+        async with asyncio.timeout(5):
+            await replica.close_session()
+
+
+def _say(what: Said) -> None:
+    with suppress(BrokenPipeError):
+        sys.stdout.buffer.write(msgspec.json.encode(what) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def _log(tallies: Mapping[str, TopicTally]) -> None:
+    done = {topic: tally for topic, tally in tallies.items() if tally.files}
+    if done:
+        logger().info(
+            telemetry.CYCLE, topics=len(done), records=sum(tally.records for tally in done.values()),
+            bytes=sum(tally.bytes for tally in done.values()), files=sum(tally.files for tally in done.values()),
+        )  # fmt: skip
+
+
+async def serve(options: CompactorOptions) -> int:
+    process = Process(options)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, process.stop)
+    parent = asyncio.create_task(_until_orphaned())
+    parent.add_done_callback(lambda _: process.stop())
+    try:
+        return await process.run()
+    except DrayError as error:
+        _say(NothingDone(kind=error.kind.name.lower(), message=str(error), next=error.advice or error.kind.value))
+        return 2 if error.kind is Kind.INVALID else 1
+    finally:
+        parent.cancel()
+
+
+async def _until_orphaned() -> None:
+    """Until standard input ends: whoever started this process holds its other end, also if it is killed."""
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    await reader.read()
+
+
+def main() -> None:
+    # Not by the buffered reader: what comes behind the line, the end, is the loop's.
+    options = msgspec.json.decode(_first_line(), type=CompactorOptions)
+    configure_logging(options.log_level, form=options.log_form)
+    code = asyncio.run(serve(options))
+    sys.stdout.flush()
+    os._exit(code)  # a thread may still be inside Spark, and everything that matters is in the log
+
+
+def _first_line() -> bytes:
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        read = os.read(0, 1)
+        if not read:
+            break
+        line += read
+    return bytes(line)
+
+
+if __name__ == "__main__":
+    main()

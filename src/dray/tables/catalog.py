@@ -1,0 +1,78 @@
+"""The Iceberg catalog: a SQLite file in the data directory, or any that PyIceberg knows.
+
+sqlite              DIR/tables/catalog.db, the default
+http://, https://   a REST catalog
+pyiceberg           what PyIceberg's own configuration says of the catalog `dray` (Glue, Hive, PostgreSQL ...)
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog.rest import RestCatalog
+from requests import PreparedRequest, Response
+from requests.adapters import HTTPAdapter
+
+from dray.tables.errors import BadCatalog
+from dray.tables.io import IMPLEMENTATION, STORE, BoundStore
+
+NAME: Final = "dray"
+"""Of the catalog. Spark's must have the same name, or it finds no namespace."""
+CONNECT_S: Final = 10
+ANSWER_S: Final = 60
+LOWER_CASING: Final = frozenset({"glue", "hive", "dynamodb"})
+PLACE: Final = "iceberg"
+"""The prefix of all metadata in the store."""
+
+
+def open_catalog(kind: str, directory: Path, store: BoundStore) -> Catalog:
+    """Open it; tables that are made in it keep their metadata in the store.
+
+    Raises:
+        BadCatalog: and what is wrong with the setting.
+    """
+    given = {"py-io-impl": IMPLEMENTATION, STORE: store.key, "warehouse": store.location_of(PLACE)}
+    try:
+        catalog = load_catalog(NAME, **given, **_properties(kind, directory))
+    except Exception as error:  # each kind of catalog raises its own, and all mean the same here
+        raise BadCatalog(
+            "the catalog cannot be opened: correct table.catalog", catalog=kind, reason=str(error)[:200]
+        ) from error
+    if isinstance(catalog, RestCatalog):
+        _limit(catalog)
+    return catalog
+
+
+def is_lower_casing(catalog: Catalog) -> bool:
+    """Whether it would take two topics for one table."""
+    return str(catalog.properties.get("type", "")).lower() in LOWER_CASING
+
+
+def sqlite_file(directory: Path) -> Path:
+    return directory / "tables" / "catalog.db"
+
+
+def _properties(kind: str, directory: Path) -> Mapping[str, str]:
+    if kind == "sqlite":
+        file = sqlite_file(directory)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return {"type": "sql", "uri": f"sqlite:///{file}"}
+    if kind.startswith(("http://", "https://")):
+        return {"type": "rest", "uri": kind}
+    if kind == "pyiceberg":
+        return {}
+    raise BadCatalog("expected sqlite, pyiceberg, or the address of a REST catalog", catalog=kind)
+
+
+def _limit(catalog: RestCatalog) -> None:
+    """No request waits for ever; the library sets no limit."""
+    for scheme in ("http://", "https://"):
+        catalog._session.mount(scheme, _Limited())
+
+
+class _Limited(HTTPAdapter):
+    def send(  # type: ignore[override] # every call of the library gives these by name
+        self, request: PreparedRequest, **options: object
+    ) -> Response:
+        return super().send(request, **{**options, "timeout": (CONNECT_S, ANSWER_S)})  # type: ignore[arg-type]

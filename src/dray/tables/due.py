@@ -1,0 +1,103 @@
+"""What is due for compaction, told by the machine alone: brokers may ask too, and load nothing for it.
+
+A stream is due when what lies behind its files is old enough or large enough.
+Its task begins with the first row that is no file, and ends with the row that
+fills the last file which is worth its place.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from dray.machine.machine import Machine
+from dray.machine.names import StreamId, domain_of
+from dray.machine.stream import Stream
+from dray.machine.tasks import MAX_FILES, MAX_TASK_ROWS
+from dray.machine.topics import TopicState
+
+ROWS_VERSION: Final = 2
+"""The version of the rules that knows tasks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueRules:
+    """From when on a stream is due."""
+
+    age_ms: int
+    size: int
+    file_size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueStream:
+    """A range of a stream that should become files."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    domain: int
+    stream: StreamId
+    start: int
+    end: int
+    floor: int
+    """Where the log of the stream starts."""
+    size: int
+    age_ms: int
+    cuts: tuple[int, ...]
+    """Where its files end, the last one at `end`."""
+
+
+def due_streams(machines: dict[int, Machine], rules: DueRules, topic: str | None = None) -> Iterator[DueStream]:
+    """Every stream that is due; of one topic alone, whatever it has."""
+    catalog = machines[0]
+    for found in catalog.topics.visible():
+        if found.state is not TopicState.READY or (topic is not None and found.name != topic):
+            continue
+        for number in found.streams[: found.visible]:
+            machine = machines.get(domain_of(number))
+            stream = None if machine is None else machine.streams.find(number)
+            if machine is None or stream is None or stream.closed or machine.version < ROWS_VERSION:
+                continue
+            if number in machine.tasks.by_stream:
+                continue
+            due = _judge(machine, stream, rules, found.name, force=topic is not None)
+            if due is not None:
+                yield due
+
+
+def backlog(machine: Machine, stream: Stream) -> tuple[int, int, int]:
+    """What is not in files yet: records, bytes, and the age of the oldest in milliseconds."""
+    first, rows = machine.streams.first_hot(stream), len(stream.index)
+    if first >= rows:
+        return 0, 0, 0
+    oldest = stream.index.row(first)
+    size = stream.index.size - oldest.cumulative_size + oldest.size
+    age_ms = max(0, machine.timeline.time_ms - machine.objects.arrived_ms(oldest.object))
+    return stream.end - max(oldest.start, stream.start), size, age_ms
+
+
+def _judge(machine: Machine, stream: Stream, rules: DueRules, topic: str, *, force: bool) -> DueStream | None:
+    records, size, age_ms = backlog(machine, stream)
+    if not records or not (force or age_ms >= rules.age_ms or size >= rules.size):
+        return None
+    first = machine.streams.first_hot(stream)
+    cuts = _cuts(stream, first, rules.file_size)
+    start = stream.index.row(first).start
+    return DueStream(
+        topic=topic, topic_id=stream.topic_id, partition=stream.partition, domain=machine.head.domain,
+        stream=stream.id, start=start, end=cuts[-1], floor=stream.start, size=size, age_ms=age_ms, cuts=cuts,
+    )  # fmt: skip
+
+
+def _cuts(stream: Stream, first: int, file_size: int) -> tuple[int, ...]:
+    """Where files end: each at the row that fills it, within what one task may have."""
+    index = stream.index
+    end = min(len(index), first + MAX_TASK_ROWS)
+    cuts: list[int] = []
+    at = first
+    while at < end and len(cuts) < MAX_FILES:
+        before = index.row(at).cumulative_size - index.row(at).size
+        following = min(end, max(at + 1, index.count_within(before + file_size)))
+        cuts.append(index.row(following - 1).end)
+        at = following
+    return tuple(cuts)

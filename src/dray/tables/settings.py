@@ -1,0 +1,61 @@
+"""Settings of tables, and of the compactor that makes them."""
+
+from datetime import timedelta
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from dray.config import Section, Size
+
+
+class TableSettings(Section):
+    """Each topic as an Iceberg table."""
+
+    enabled: bool = True
+    """Put compacted files into tables. Without it records are compacted for consumers alone."""
+
+    catalog: str = "sqlite"
+    """Where tables are found: `sqlite`, a file in the data directory; the `http://` or `https://` address of a REST
+    catalog; or `pyiceberg`, what PyIceberg's own configuration says of the catalog named dray."""
+
+    namespace: str = Field(default="topics", pattern=r"[A-Za-z0-9_]{1,100}")
+    """The namespace of all tables in the catalog."""
+
+    on_topic_delete: Literal["drop", "keep"] = "drop"
+    """What becomes of the table of a deleted topic. keep: it is renamed, with the topic's id at its end."""
+
+    @field_validator("catalog")
+    @classmethod
+    def _known_catalog(cls, value: str) -> str:
+        if value not in ("sqlite", "pyiceberg") and not value.startswith(("http://", "https://")):
+            raise ValueError("expected sqlite, pyiceberg, or the address of a REST catalog")
+        return value
+
+
+class CompactionSettings(Section):
+    """When records become Parquet files, and how."""
+
+    enabled: bool = True
+    """Let `drayd dev` compact; it starts Spark only when something is due."""
+
+    max_age: timedelta = timedelta(minutes=10)
+    """Compact a partition whose oldest record that is not compacted is as old as this. Shorter: fresher tables, more
+    and smaller files."""
+
+    max_bytes: Size = Size("32MiB")
+    """Compact a partition that holds this much that is not compacted, whatever its age."""
+
+    look: timedelta = timedelta(seconds=5)
+    """Look this often whether something is due."""
+
+    target_file_bytes: Size = Size("128MiB")
+    """Cut files of more records than this."""
+
+    cycle_bytes: Size = Size("4GiB")
+    """Take no more than this in hand at a time."""
+
+    idle: timedelta = timedelta(minutes=5)
+    """Stop Spark when nothing was due for this long. It takes ten seconds to start again."""
+
+    master: str = "local[*,4]"
+    """Where Spark runs: on the cores of this machine, or the `spark://` address of a cluster."""

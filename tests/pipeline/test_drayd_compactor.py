@@ -1,0 +1,93 @@
+"""`drayd compactor`, and the compactor of `drayd dev`, as processes with Spark."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.pipeline.compacting import compactor
+from tests.pipeline.parts import broker_process, consumed, create, numbered, produce, wait_until
+
+pytestmark = pytest.mark.slow  # each starts a Spark of its own
+
+MASTER = "compaction.master=local[2,4]"
+DRAYD = str(Path(sys.executable).parent / "drayd")
+
+
+def table_of(directory, topic):
+    async def look():
+        async with compactor(directory) as running:
+            return running.rows(topic)
+
+    return asyncio.run(look())
+
+
+def compactors() -> set[psutil.Process]:
+    """Every process of a compactor, with its JVM and workers."""
+    found = {one for one in psutil.process_iter() if "dray.pipeline.compactor" in _command(one)}
+    return found | {child for one in found for child in one.children(recursive=True)}
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def drayd(*arguments: str, code: int = 0) -> dict[str, object]:
+    """What a command answers as JSON."""
+    command = [DRAYD, *arguments, "--set", MASTER, "--format", "json"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+    assert ran.returncode == code, ran.stdout + ran.stderr
+    return json.loads(ran.stdout)
+
+
+def test_one_cycle_compacts_what_is_due_and_says_what_it_did(tmp_path):
+    """R-143, R-164"""
+    directory = tmp_path / "data"
+    with broker_process(directory, "compaction.enabled=false") as broker:
+        create(broker.bootstrap, "orders", partitions=2)
+        produce(broker.bootstrap, "orders", numbered(0, 400, 2))
+        told = drayd("compactor", "--data", str(directory), "--once", "--set", "compaction.max_age=0s")
+        (orders,) = told["topics"]
+        assert (orders["topic"], orders["partitions"], orders["records"], orders["files"]) == ("orders", 2, 400, 2)
+        assert (orders["state"], told["failed"]) == ("done", 0)
+        assert table_of(directory, "orders") == consumed(broker.bootstrap, "orders", 2)
+        produce(broker.bootstrap, "orders", numbered(400, 20, 2))
+        status = drayd("admin", "table", "status", "orders", "--data", str(directory))
+        assert (status["rows"], status["files"], status["foreign"], status["problem"]) == (400, 2, [], "")
+        assert [(one["log_end"], one["table_end"], one["lag_records"]) for one in status["partitions"]] == [
+            (210, 200, 10)
+        ] * 2
+
+
+def test_the_compactor_of_drayd_dev_comes_when_something_is_due_and_dies_with_it(tmp_path):
+    """R-143: also when `drayd dev` is killed."""
+    directory = tmp_path / "data"
+    before = compactors()
+    with broker_process(directory, MASTER, "compaction.max_age=1s", "compaction.look=1s") as broker:
+        create(broker.bootstrap, "orders")
+        assert compactors() <= before, "nothing is due"
+        produce(broker.bootstrap, "orders", numbered(0, 100))
+        wait_until(lambda: len(table_of(directory, "orders")) == 100, limit_s=400)
+        assert table_of(directory, "orders") == consumed(broker.bootstrap, "orders", 1)
+        mine = compactors() - before
+        assert mine
+        broker.kill()
+        wait_until(lambda: not any(process.is_running() for process in mine), limit_s=120)
+
+
+def test_what_is_missing_or_wrong_is_told(tmp_path):
+    """No directory; a catalog that is none."""
+    for extra, code, told in (
+        (["--data", str(tmp_path)], 1, "not a data directory"),
+        (["--data", str(tmp_path), "--set", "table.catalog=nope"], 2, "expected sqlite"),
+        (["--topic", "orders"], 2, "--once"),
+    ):
+        ran = subprocess.run([DRAYD, "compactor", *extra], capture_output=True, text=True, timeout=200, check=False)
+        assert (ran.returncode, told in ran.stderr) == (code, True), ran.stderr
