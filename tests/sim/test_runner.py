@@ -80,6 +80,7 @@ def test_five_hundred_seeds_are_clean(first):
         ("recovery", ["the log is decayed", "the log is old copy", "error=LogDamaged"]),
         ("groups-classic", ["Removal.EXPIRED", "EndPhase", "Rehome"]),
         ("groups-consumer", ["Removal.EXPIRED", "SetTarget", "SetTopics"]),
+        ("heaps", ["heaps.turn_failed", "pause", "replica.session_expired", "jobs         left"]),
     ],
 )
 def test_the_first_seeds_show_what_a_scenario_is_about(name, signs):

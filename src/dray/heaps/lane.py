@@ -52,7 +52,6 @@ from dray.telemetry import logger
 SpawnTask: TypeAlias = "Callable[[Coroutine[None, None, None]], asyncio.Task[None]]"
 MAX_GRANT: Final = 256
 RETRY_S: Final = 0.2
-IDLE_S: Final = 60.0
 AGAIN_MS: Final = 500
 """Who was granted nothing is tried again after this long, although nothing is known to have changed."""
 SOONEST_MS: Final = 2
@@ -160,6 +159,7 @@ class HeapLane:
         self._barren: dict[Hungry, tuple[int, int]] = {}
         """Who was granted nothing: what had happened to its shard until then, and when it is tried again anyway."""
         self._event = asyncio.Event()
+        self._watching = False
         self._waiting_rows = 0
         self._placing: set[_Enqueuing] = set()
         self._running = False
@@ -201,6 +201,9 @@ class HeapLane:
         self._hungry.setdefault(consumer.shard, deque()).append(consumer)
         self._event.set()
         self.kick()
+        if not self._watching:
+            self._watching = True
+            self._spawn(self._watch())
 
     def leave(self, consumer: Hungry) -> None:
         self._barren.pop(consumer, None)
@@ -210,15 +213,17 @@ class HeapLane:
             if not waiting:
                 del self._hungry[consumer.shard]
 
-    async def watch(self) -> None:
-        """Look whenever a shard that somebody waits for was touched, or something of it is due, for ever."""
-        while True:
-            shards = list(self._hungry)
-            with self._replica.waiter(shards, self._event) as waiter:
-                while list(self._hungry) == shards:
-                    waiter.clear()
-                    self.kick()
-                    await waiter.wait(self._patience_s() if shards else IDLE_S)
+    async def _watch(self) -> None:
+        """Look whenever a shard that somebody waits for was touched, or something of it is due."""
+        try:
+            while shards := list(self._hungry):
+                with self._replica.waiter(shards, self._event) as waiter:
+                    while list(self._hungry) == shards:
+                        waiter.clear()
+                        self.kick()
+                        await waiter.wait(self._patience_s())
+        finally:
+            self._watching = False
 
     def _patience_s(self) -> float:
         at = present(self._replica, self._clock)

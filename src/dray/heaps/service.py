@@ -40,10 +40,12 @@ from dray.machine.heaps.shard import Shard
 from dray.machine.names import domain_of
 from dray.objects.port import Objects
 from dray.replica.domains import Domains
+from dray.replica.wakeups import CATALOG
 from dray.telemetry import logger
 
 MAX_HEADER_BYTES: Final = 16 << 10
 MAX_NAME_BYTES: Final = 1_024
+RARELY_S: Final = 3_600.0
 LOOK_S: Final = 0.01
 """How often a pop looks whether what it asked for has come."""
 _BEST_LAST: Final = {Mode.MIN: (1 << 63) - 1, Mode.MAX: -(1 << 63)}
@@ -109,8 +111,6 @@ class HeapService:
     @asynccontextmanager
     async def running(self) -> AsyncIterator["HeapService"]:
         """Serve for as long as the block runs; then nothing is granted any more, and whoever waits is told."""
-        for lane in self._lanes.values():
-            self._spawn(lane.watch())
         try:
             yield self
         finally:
@@ -122,7 +122,12 @@ class HeapService:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def run(self) -> None:
-        """What is due happens, bodies leave memory, sagas are finished, for ever."""
+        """What is due happens, bodies leave memory, sagas are finished, for ever; without heaps nothing looks."""
+        catalog = self._domains.catalog
+        with catalog.waiter((CATALOG,)) as waiter:
+            while not catalog.machine.heap_catalog.all:
+                waiter.clear()
+                await waiter.wait(RARELY_S)
         async with asyncio.TaskGroup() as group:
             for work in self._upkeep:
                 group.create_task(work.run())

@@ -15,6 +15,7 @@ from dray.fetch.settings import FetchSettings
 from dray.groups.offsets import BUDGET_BYTES, OffsetService
 from dray.groups.service import GroupService
 from dray.groups.settings import GroupSettings
+from dray.heaps.policy import HeapPolicy
 from dray.heaps.service import HeapService
 from dray.node.plane import Plane
 from dray.node.pools import UNPACK_THREADS
@@ -37,6 +38,7 @@ class ServiceSettings:
     fetch: FetchSettings = field(default_factory=FetchSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     groups: GroupSettings = field(default_factory=GroupSettings)
+    heaps: HeapPolicy = field(default_factory=HeapPolicy)
     zone: str = ""
     offsets_bytes: int = BUDGET_BYTES
     """What the committed offsets of all groups may take."""
@@ -109,7 +111,8 @@ def build_services(plane: Plane, settings: ServiceSettings) -> BrokerServices:
             offload=plane.unpack, settings=settings.groups,
         ),
         heaps=HeapService(
-            domains=domains, objects=objects, clock=clock, entropy=plane.entropy, zone=settings.zone
+            domains=domains, objects=objects, clock=clock, entropy=plane.entropy, policy=settings.heaps,
+            zone=settings.zone,
         ),
         records=RecordService(domains),
         retention=RetentionService(

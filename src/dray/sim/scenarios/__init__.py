@@ -14,6 +14,7 @@ from dray.sim.scenarios import (
     disks,
     garbage,
     groups,
+    heaps,
     local,
     ordering,
     pipelines,
@@ -31,7 +32,7 @@ _MODULES: Final = (
 )  # fmt: skip
 
 SCENARIOS: Final[dict[str, Scenario]] = {name: run for module in _MODULES for name, run in module.SCENARIOS.items()}
-BY_NAME: Final[dict[str, Scenario]] = dict(groups.BY_NAME)
+BY_NAME: Final[dict[str, Scenario]] = groups.BY_NAME | heaps.BY_NAME
 PLANTED: Final[dict[str, Scenario]] = {
-    name: run for module in (*_MODULES, groups) for name, run in module.PLANTED.items()
+    name: run for module in (*_MODULES, groups, heaps) for name, run in module.PLANTED.items()
 }

@@ -1,0 +1,187 @@
+"""A heap whose producers repeat, whose consumers sleep, and whose brokers come and go.
+
+Producers send messages with dedup keys until they are told that they are
+durable; consumers pop through any broker, are slow now and then, ack, nack,
+give back or forget. A `JobLedger` holds every answer against the others.
+After heal everything that was taken is delivered within a bound, every
+replica is in the same state, and then nothing is written any more but signs
+of life.
+"""
+
+import asyncio
+from dataclasses import replace
+from typing import Final
+
+from dray.errors import DrayError
+from dray.heaps.consumers import Delivery
+from dray.heaps.errors import HeapExists, LeaseLost, MessageGone
+from dray.heaps.ids import format_token, parse_token
+from dray.heaps.lane import HeapLane
+from dray.heaps.policy import HeapPolicy
+from dray.heaps.service import HeapMessage, Settlement
+from dray.heaps.spill import Spiller
+from dray.machine.heaps.catalog import Heap
+from dray.machine.heaps.config import HeapConfig, Mode
+from dray.machine.heaps.dedup import Dedup
+from dray.machine.heaps.leases import Leases
+from dray.machine.heaps.messages import Messages
+from dray.replica.writer import Timing
+from dray.sim.brokers import SETTINGS, Broker, Cluster
+from dray.sim.jobs import JobLedger
+from dray.sim.nemesis import Nemesis, clock_jump, crash, half_open, partition, pause, rough_weather
+from dray.sim.network import ROUGH
+from dray.sim.planted import Scenario, planted
+from dray.sim.planted import heaps as bugs
+from dray.sim.scenarios.appends import PROGRESS_SECONDS
+from dray.sim.world import World
+
+NAME: Final = "jobs"
+WORK_SECONDS: Final = 60.0
+DRAIN_SECONDS: Final = 120.0
+QUIET_SECONDS: Final = 10.0
+LEASE_S: Final = 8.0
+RETRIES: Final = 30_000
+PRODUCERS: Final = 3
+CONSUMERS: Final = 4
+QUICK: Final = Timing(ttl_ms=6_000, keepalive_ms=2_000, settle_ms=4_000)
+SMALL: Final = HeapPolicy(
+    inline_max_bytes=200, inline_most_bytes=1_500, spill_bytes=600, spill_after_ms=3_000, cache_bytes=2_000
+)
+"""So little memory for bodies that they lie everywhere."""
+
+
+class Workers:
+    """Producers and consumers of one heap."""
+
+    def __init__(self, cluster: Cluster, ledger: JobLedger) -> None:
+        self.cluster = cluster
+        self.ledger = ledger
+        self.world = cluster.world
+        self.producing = True
+        self.working = True
+
+    async def produce(self, name: str) -> None:
+        """One message after another, each until it is known to be durable."""
+        dice, sent = self.world.dice(name), 0
+        while self.producing:
+            await asyncio.sleep(dice.random() * 1.5)
+            keys = [f"{name}-{sent + at}" for at in range(dice.choice((1, 1, 1, 3)))]
+            sent += len(keys)
+            messages = []
+            for key in keys:
+                payload = f"{key}:".encode() + bytes(dice.choice((0, 20, 150, 400)))
+                self.ledger.asks(key, payload)
+                delay_ms = dice.choice((0, 0, 0, 2_000))
+                messages.append(
+                    HeapMessage(payload=payload, dedup_key=key, priority=dice.randrange(3), delay_ms=delay_ms)
+                )
+
+            async def enqueue(broker: Broker, messages: list[HeapMessage] = messages) -> None:
+                heap = await broker.services.heaps.admin.find(NAME)
+                if len(messages) == 1:
+                    taken = [await broker.services.heaps.enqueue(heap, messages[0])]
+                else:
+                    taken = await broker.services.heaps.enqueue_batch(heap, messages)
+                for message, one in zip(messages, taken, strict=True):
+                    self.ledger.took(message.dedup_key, one.id)
+
+            await self.cluster.insist(enqueue)
+
+    async def consume(self, name: str) -> None:
+        dice = self.world.dice(name)
+        while self.working:
+            credits, asked = dice.choice((1, 1, 4)), self.world.loop.time()
+
+            async def pop(broker: Broker, credits: int = credits) -> tuple[Heap, list[Delivery]]:
+                heap = await broker.services.heaps.admin.find(NAME)
+                return heap, await broker.services.heaps.pop(heap, most=credits, holder=name, wait_s=2.0)
+
+            try:
+                heap, found = await self.cluster.ask(pop)
+            except DrayError:
+                await asyncio.sleep(dice.random())
+                continue
+            self.ledger.popped(found, credits=credits, asked=asked, lease_s=LEASE_S)
+            for delivery in found:
+                if self.working:
+                    await asyncio.sleep(dice.choice((0.0, 0.1, 0.1, 1.0, LEASE_S * 1.3)) if self.producing else 0.0)
+                await self._settle(heap, delivery, dice.random() if self.producing else 0.0)
+
+    async def _settle(self, heap: Heap, delivery: Delivery, luck: float) -> None:
+        """Ack mostly; some fail, some are given back, some are forgotten."""
+        if luck > 0.95:
+            return
+        kind = Settlement.ACK if luck < 0.8 else Settlement.NACK if luck < 0.9 else Settlement.RELEASE
+        asked = self.world.loop.time()
+        self.ledger.settles(delivery, ack=kind is Settlement.ACK)
+        token = parse_token(format_token(delivery.token))  # as a client has it
+
+        async def settle(broker: Broker) -> None:
+            await broker.services.heaps.settle(heap, kind, token, argument=100)
+
+        for _ in range(10):
+            try:
+                await self.cluster.ask(settle)
+            except (LeaseLost, MessageGone):
+                return
+            except DrayError:
+                self.ledger.tried(delivery)
+                await asyncio.sleep(0.3)
+            else:
+                if kind is Settlement.ACK:
+                    self.ledger.acked(delivery, asked=asked)
+                return
+
+
+async def heaps(world: World) -> None:
+    """L1, L2, L4, L8, L9, L10, L12, DD1, HL1, HL2, HL4, HA2, T15"""
+    cluster = Cluster(
+        world, data_domains=world.dice("size").choice([1, 1, 2]), timing=QUICK, settings=replace(SETTINGS, heaps=SMALL)
+    )
+    ledger = JobLedger(world, retries=RETRIES)
+    cluster.start()
+    config = HeapConfig(visibility_ms=int(LEASE_S * 1_000), max_retries=RETRIES, backoff_cap_ms=2_000)
+
+    async def make(broker: Broker) -> None:
+        try:
+            await broker.services.heaps.admin.make(NAME, mode=Mode.MIN, config=config)
+        except HeapExists:  # by a request whose answer was lost; perhaps its saga is not finished
+            await broker.services.heaps.admin.find(NAME)
+
+    await world.within(PROGRESS_SECONDS, cluster.insist(make), "a heap is made in fair weather")
+    workers = Workers(cluster, ledger)
+    for number in range(PRODUCERS):
+        world.network.start(workers.produce(f"producer-{number}"))
+    for number in range(CONSUMERS):
+        world.network.start(workers.consume(f"consumer-{number}"))
+    faults = [crash(), pause(longest=25.0), partition(longest=15.0), half_open(), rough_weather(ROUGH), clock_jump()]
+    nemesis = Nemesis(world, faults, period=8.0)
+    world.network.start(nemesis.run())
+    await asyncio.sleep(WORK_SECONDS)
+    nemesis.heal()
+    workers.producing = False
+    await world.within(DRAIN_SECONDS, _drained(world, ledger), "everything that was taken is delivered after heal")
+    await asyncio.sleep(QUIET_SECONDS)
+    workers.working = False
+    await asyncio.sleep(5.0)
+    await cluster.compare_states()
+    world.check(ledger.acks > 10, "hardly anything happened: the run proves nothing", acks=ledger.acks)
+
+
+async def _drained(world: World, ledger: JobLedger) -> None:
+    while left := ledger.unaccounted():
+        world.trace.add("jobs", "left", count=len(left), first=left[0])
+        await asyncio.sleep(2.0)
+
+
+BY_NAME: Final[dict[str, Scenario]] = {"heaps": heaps}
+
+PLANTED: Final[dict[str, Scenario]] = {
+    "heaps/answered-before-durable": planted(heaps, (HeapLane, "enqueue", bugs.answered_before_durable)),
+    "heaps/any-token": planted(heaps, (Leases, "find", bugs.any_token)),
+    "heaps/leases-end-early": planted(heaps, (Leases, "over", bugs.over_early)),
+    "heaps/no-dedup": planted(heaps, (Dedup, "find", bugs.never_known)),
+    "heaps/an-ack-comes-back": planted(heaps, (Messages, "remove", bugs.comes_back)),
+    "heaps/spilled-elsewhere": planted(heaps, (Spiller, "_choose", bugs.bodies_mixed_up)),
+    "heaps/more-than-the-credits": planted(heaps, (bugs.Consumer, "reserve", bugs.reserves_nothing)),
+}
