@@ -272,3 +272,18 @@ async def test_a_body_that_is_damaged_is_a_dead_letter_that_says_so():
         while not messages.dead:
             await asyncio.sleep(0.01)
         assert list(messages.notes.values()) == ["body unreadable"]
+
+
+async def test_bodies_that_wait_while_others_are_written_share_an_object():
+    """HL4: each call is answered for its own messages."""
+    async with one() as (broker, heap):
+        payloads = [bytes([n]) * 20_000 for n in range(40)]
+        taken = await asyncio.gather(*(broker.service.enqueue(heap, job(one)) for one in payloads))
+        objects = list(broker.replica.machine.objects.all())
+        assert len(objects) < 20
+        assert sum(record.rows for record in objects) == 40
+        wanted = dict(zip([one.id for one in taken], payloads, strict=True))
+        found = []
+        while len(found) < 40:
+            found += await broker.take(heap, 40 - len(found))
+        assert {delivery.id: delivery.body.payload for delivery in found} == wanted

@@ -51,6 +51,10 @@ from dray.telemetry import logger
 
 SpawnTask: TypeAlias = "Callable[[Coroutine[None, None, None]], asyncio.Task[None]]"
 MAX_GRANT: Final = 256
+PUTS: Final = 2
+"""Objects of one shard that are written at once."""
+OBJECT_MESSAGES: Final = 500
+OBJECT_BYTES: Final = 4 << 20
 RETRY_S: Final = 0.2
 AGAIN_MS: Final = 500
 """Who was granted nothing is tried again after this long, although nothing is known to have changed."""
@@ -90,12 +94,13 @@ class Hungry(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Enqueuing:
-    """Messages of one call, taken together or each for itself."""
+    """Messages of one call, taken together or each for itself; or of several calls that share an object."""
 
     shard: StreamId
     messages: Sequence[NewMessage]
     atomic: bool
-    answer: "asyncio.Future[list[MessageGiven]]"
+    answers: "list[tuple[asyncio.Future[list[MessageGiven]], int]]"
+    """Who waits, and for how many of the messages, in their order."""
     placed: PlacedBodies | None = None
     to_object: bool = False
     replaced: bool = False
@@ -161,6 +166,9 @@ class HeapLane:
         self._event = asyncio.Event()
         self._watching = False
         self._waiting_rows = 0
+        self._bodies: dict[StreamId, deque[_Enqueuing]] = {}
+        """Calls whose bodies go to objects; those that wait while others are written share one."""
+        self._puts: dict[StreamId, int] = {}
         self._placing: set[_Enqueuing] = set()
         self._running = False
         self._stopped = False
@@ -180,7 +188,7 @@ class HeapLane:
         """
         self._admit(len(messages))
         answer: asyncio.Future[list[MessageGiven]] = asyncio.get_running_loop().create_future()
-        self._queue(_Enqueuing(shard, messages, atomic, answer))
+        self._queue(_Enqueuing(shard, messages, atomic, [(answer, len(messages))]))
         return await answer
 
     async def settle(self, shard: StreamId, rows: Sequence[SettleRow], notes: dict[int, str] | None = None) -> Settled:
@@ -238,10 +246,12 @@ class HeapLane:
         error = Unavailable("the broker is stopping")
         for settling in self._settling:
             _fail(settling.answer, error)
-        for enqueuing in (*self._enqueuing, *self._placing):
-            _fail(enqueuing.answer, error)
+        waiting = [unit for units in self._bodies.values() for unit in units]
+        for enqueuing in (*self._enqueuing, *self._placing, *waiting):
+            _fail_all(enqueuing, error)
         self._settling.clear()
         self._enqueuing.clear()
+        self._bodies.clear()
 
     def _admit(self, rows: int) -> None:
         if self._stopped:
@@ -261,11 +271,22 @@ class HeapLane:
             self._enqueuing.append(unit)
             self.kick()
             return
-        self._placing.add(unit)
-        self._spawn(self._place(unit))
+        self._bodies.setdefault(unit.shard, deque()).append(unit)
+        asyncio.get_running_loop().call_soon(self._put_next, unit.shard)
+
+    def _put_next(self, shard: StreamId) -> None:
+        """Begin to write bodies that wait, unless enough is being written."""
+        waiting = self._bodies.get(shard)
+        while waiting and self._puts.get(shard, 0) < PUTS:
+            unit = _gather(waiting)
+            self._puts[shard] = self._puts.get(shard, 0) + 1
+            self._placing.add(unit)
+            self._spawn(self._place(unit))
+        if not waiting:
+            self._bodies.pop(shard, None)
 
     async def _place(self, unit: _Enqueuing) -> None:
-        """Write the bodies of one call into an object; then it joins the next turn."""
+        """Write the bodies of some calls into an object; then they join the next turn."""
         try:
             unit.placed = await self._placer.place(unit.shard, [message.body for message in unit.messages])
         except DrayError as error:
@@ -281,6 +302,9 @@ class HeapLane:
                 self.kick()
         finally:
             self._placing.discard(unit)
+            self._puts[unit.shard] -= 1
+            if not self._stopped:
+                self._put_next(unit.shard)
 
     # -- turns -------------------------------------------------------------
 
@@ -443,7 +467,8 @@ class HeapLane:
         if isinstance(verdict, Settled):
             self._waiting_rows -= len(unit.rows)
             left = {index - at: left_ms for index, left_ms in verdict.left_ms.items() if at <= index < end}
-            _resolve(unit.answer, Settled(verdict.codes[at:end], left))
+            if not unit.answer.done():
+                unit.answer.set_result(Settled(verdict.codes[at:end], left))
         else:
             self._answer_settling_error(unit, _refusal(verdict))
         return end
@@ -458,7 +483,7 @@ class HeapLane:
                 self._queue(unit)
                 return end
             self._waiting_rows -= len(unit.messages)
-            _resolve(unit.answer, given)
+            _resolve_all(unit, given)
         elif _ended(verdict) and unit.placed is not None and not unit.replaced:
             unit.placed, unit.replaced, unit.to_object = None, True, True  # its session ended: put again, once
             self._queue(unit)
@@ -470,7 +495,7 @@ class HeapLane:
         error.__cause__ = cause
         for unit in units:
             self._waiting_rows -= len(unit.messages)
-            _fail(unit.answer, error)
+            _fail_all(unit, error)
 
     def _answer_settling_error(self, unit: _Settling, error: DrayError, cause: DrayError | None = None) -> None:
         error.__cause__ = cause
@@ -516,11 +541,33 @@ def _refusal(verdict: Verdict) -> DrayError:
     return Unavailable("the machine refused: try again", verdict=type(verdict).__name__)
 
 
-def _resolve(
-    answer: "asyncio.Future[list[MessageGiven]] | asyncio.Future[Settled]", value: "list[MessageGiven] | Settled"
-) -> None:
-    if not answer.done():
-        answer.set_result(value)  # type: ignore[arg-type]
+def _gather(waiting: "deque[_Enqueuing]") -> _Enqueuing:
+    """The calls that share the next object; a batch has its own."""
+    first = waiting.popleft()
+    if first.atomic:
+        return first
+    messages, answers, size = list(first.messages), list(first.answers), first.size
+    while waiting and not waiting[0].atomic and len(messages) + len(waiting[0].messages) <= OBJECT_MESSAGES:
+        size += waiting[0].size
+        if size > OBJECT_BYTES:
+            break
+        unit = waiting.popleft()
+        messages += unit.messages
+        answers += unit.answers
+    return _Enqueuing(first.shard, messages, False, answers, to_object=True, replaced=first.replaced)
+
+
+def _resolve_all(unit: _Enqueuing, given: list[MessageGiven]) -> None:
+    at = 0
+    for answer, count in unit.answers:
+        if not answer.done():
+            answer.set_result(given[at : at + count])
+        at += count
+
+
+def _fail_all(unit: _Enqueuing, error: DrayError) -> None:
+    for answer, _ in unit.answers:
+        _fail(answer, error)
 
 
 def _fail(answer: "asyncio.Future[list[MessageGiven]] | asyncio.Future[Settled]", error: DrayError) -> None:
