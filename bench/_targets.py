@@ -56,7 +56,7 @@ def _start_kafka() -> Iterator[Running]:
 
 
 @contextmanager
-def _start_dray() -> Iterator[Running]:
+def _start_dray(*more: str) -> Iterator[Running]:
     program = Path(sys.executable).with_name("drayd")
     if not program.exists():
         raise PeerError(f"there is no {program.name} beside {sys.executable}: run `make setup`")
@@ -70,6 +70,7 @@ def _start_dray() -> Iterator[Running]:
         "127.0.0.1:0",
         "--http",
         "127.0.0.1:0",
+        *more,
     ]
     log = directory / "drayd.log"
     began = time.monotonic()
@@ -90,7 +91,7 @@ def _start_dray() -> Iterator[Running]:
 
 
 def _ready_address(process: subprocess.Popen[bytes], log: Path) -> str:
-    """The Kafka address in the line `ready kafka=HOST:PORT http=URL`."""
+    """The Kafka address, or addresses, in the line `ready kafka=HOST:PORT http=URL`."""
     assert process.stdout is not None
     readable, _, _ = select.select([process.stdout], [], [], _DRAY_READY_SECONDS)
     line = process.stdout.readline().decode(errors="replace").strip() if readable else ""
@@ -105,6 +106,11 @@ def _ready_address(process: subprocess.Popen[bytes], log: Path) -> str:
 KAFKA: Final = Target(name="kafka", start=_start_kafka)
 DRAY: Final = Target(name="dray", start=_start_dray)
 STAND_IN: Final = Target(name="kafka as dray", start=_start_kafka)
+
+
+def dray_brokers(count: int) -> Target:
+    """A log server and several brokers."""
+    return Target(name=f"dray x{count}", start=lambda: _start_dray("--brokers", str(count)))
 
 
 def subject() -> Target:
