@@ -7,7 +7,7 @@ TEST_WORKERS ?= 3
 # Neighbours share brokers and Spark sessions: a worker takes a run of them, and gives away what it has not begun.
 SHARED := -n $(TEST_WORKERS) --dist worksteal
 
-.PHONY: setup demo test test-long test-peers quick check bench sim wheels lock format clean
+.PHONY: setup demo test test-long test-peers quick check bench sim suites wheels lock format clean
 
 setup: $(SETUP)
 
@@ -74,6 +74,10 @@ check: $(SETUP)
 
 test-peers: $(SETUP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "peers and not long"
+
+# What other clients' own integration tests find, into docs/compat.md.
+suites: $(SETUP)
+	$(BIN)/python -m tools.suites
 
 # For each Python that can be got here, into dist/: built, tagged, installed where nothing else is, and tried.
 wheels: $(SETUP)
