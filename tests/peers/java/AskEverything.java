@@ -51,7 +51,7 @@ import org.apache.kafka.common.resource.ResourceType;
  */
 public final class AskEverything {
     private static final int PATIENCE_S = 90;
-    private static final int SLOW_S = 20;
+    private static final int SLOW_S = 50;
     private static final String TOPIC = "everything";
     private static final String GROUP = "everything";
     private final ObjectNode told = new ObjectMapper().createObjectNode();
