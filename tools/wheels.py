@@ -11,6 +11,7 @@ runs there: a broker is started, killed, and started again.
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -73,7 +74,7 @@ def wheel(archive: Path, python: str, out: Path) -> Path:
         _run([sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", tagged, plain])
         [repaired] = tagged.glob("dray-*manylinux*.whl")
         out.mkdir(parents=True, exist_ok=True)
-        return repaired.rename(out / repaired.name)
+        return Path(shutil.move(repaired, out / repaired.name))
 
 
 def try_out(made: Path, python: str) -> str:
