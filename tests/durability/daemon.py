@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Self
 
 DRAYD = str(Path(sys.executable).with_name("drayd"))
+NO_SPARK = ("--set", "compaction.enabled=false")
+"""A broker that lives for minutes would start it beside the test."""
 START_S = 60
 STOP_S = 60
 _FIRST_PORT, _PORTS = 20_000, 12_000
@@ -64,7 +66,7 @@ class Drayd:
 
     def start(self) -> None:
         """Returns when it serves."""
-        command = [DRAYD, "dev", "--data", str(self.data), "--kafka", self.listen, "--http", "127.0.0.1:0"]
+        command = [DRAYD, "dev", "--data", str(self.data), "--kafka", self.listen, "--http", "127.0.0.1:0", *NO_SPARK]
         if self.files is not None:
             limits = f"ulimit -Sn {self.files // 2} && ulimit -Hn {self.files}"
             command = ["sh", "-c", f'{limits} && exec "$@"', "sh", *command]
