@@ -152,6 +152,10 @@ class Broker:
         assert line.startswith("ready "), f"the broker did not start: {self._process.wait()}"
         self.bootstrap = line.split()[1].removeprefix("kafka=")
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tests.pipeline.compacting import compactor
-from tests.pipeline.parts import broker_process, consumed, create, numbered, produce, wait_until
+from tests.pipeline.parts import Broker, broker_process, consumed, create, numbered, produce, wait_until
 
 pytestmark = pytest.mark.slow  # each starts a Spark of its own
 
@@ -26,9 +26,10 @@ def table_of(directory, topic):
     return asyncio.run(look())
 
 
-def compactors() -> set[psutil.Process]:
-    """Every process of a compactor, with its JVM and workers."""
-    found = {one for one in psutil.process_iter() if "dray.pipeline.compactor" in _command(one)}
+def compactors(broker: Broker) -> set[psutil.Process]:
+    """Every process of the compactor that a broker has started, with its JVM and workers."""
+    started = psutil.Process(broker.pid).children()
+    found = {one for one in started if "dray.pipeline.compactor" in _command(one)}
     return found | {child for one in found for child in one.children(recursive=True)}
 
 
@@ -69,14 +70,13 @@ def test_one_cycle_compacts_what_is_due_and_says_what_it_did(tmp_path):
 def test_the_compactor_of_drayd_dev_comes_when_something_is_due_and_dies_with_it(tmp_path):
     """R-143: also when `drayd dev` is killed."""
     directory = tmp_path / "data"
-    before = compactors()
     with broker_process(directory, MASTER, "compaction.max_age=1s", "compaction.look=1s") as broker:
         create(broker.bootstrap, "orders")
-        assert compactors() <= before, "nothing is due"
+        assert not compactors(broker), "nothing is due"
         produce(broker.bootstrap, "orders", numbered(0, 100))
         wait_until(lambda: len(table_of(directory, "orders")) == 100, limit_s=400)
         assert table_of(directory, "orders") == consumed(broker.bootstrap, "orders", 1)
-        mine = compactors() - before
+        mine = compactors(broker)
         assert mine
         broker.kill()
         wait_until(lambda: not any(process.is_running() for process in mine), limit_s=120)
