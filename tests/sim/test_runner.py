@@ -78,6 +78,7 @@ def test_five_hundred_seeds_are_clean(first):
             ["error=TooNew", "error=CheckpointTooNew", "rolled back to=", "activated", "log          trimmed"],
         ),
         ("recovery", ["the log is decayed", "the log is old copy", "error=LogDamaged"]),
+        ("tables", ["catalog      committed", "objects      deleted", "pause"]),
         ("groups-classic", ["Removal.EXPIRED", "EndPhase", "Rehome"]),
         ("groups-consumer", ["Removal.EXPIRED", "SetTarget", "SetTopics"]),
         ("heaps", ["heaps.turn_failed", "pause", "replica.session_expired", "jobs         left"]),

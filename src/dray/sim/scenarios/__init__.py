@@ -22,6 +22,7 @@ from dray.sim.scenarios import (
     rollback,
     rules,
     sessions,
+    tables,
     topics,
     upgrades,
 )
@@ -32,7 +33,7 @@ _MODULES: Final = (
 )  # fmt: skip
 
 SCENARIOS: Final[dict[str, Scenario]] = {name: run for module in _MODULES for name, run in module.SCENARIOS.items()}
-BY_NAME: Final[dict[str, Scenario]] = groups.BY_NAME | heaps.BY_NAME
+BY_NAME: Final[dict[str, Scenario]] = groups.BY_NAME | heaps.BY_NAME | tables.BY_NAME
 PLANTED: Final[dict[str, Scenario]] = {
-    name: run for module in (*_MODULES, groups, heaps) for name, run in module.PLANTED.items()
+    name: run for module in (*_MODULES, groups, heaps, tables) for name, run in module.PLANTED.items()
 }

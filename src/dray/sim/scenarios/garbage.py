@@ -29,7 +29,7 @@ from dray.machine.sessions import Sessions
 from dray.machine.step import Applied
 from dray.machine.streams import FloorReason, RaiseFloor, Streams
 from dray.machine.verdict import DONE
-from dray.objects.paths import WalName
+from dray.objects.paths import WalName, owner_of
 from dray.replica.writer import Timing
 from dray.retention.orphans import Orphans
 from dray.retention.settings import RetentionSettings
@@ -69,8 +69,8 @@ EAGER: Final = replace(
 
 def name_of(path: str) -> tuple[int, WalId]:
     """The domain and the walId in a path."""
-    name = WalName.parse(path)
-    return name.domain, WalId(name.wal_id)
+    domain, object_id = owner_of(path)
+    return domain, WalId(object_id)
 
 
 class Warden:
@@ -162,7 +162,7 @@ async def garbage(world: World) -> None:
     await world.within(PROGRESS_SECONDS, kept, "a topic is created in fair weather")
     await world.within(PROGRESS_SECONDS, cluster.create_topic(1, DOOMED), "a second topic is created")
     workload.start(plain=3, idempotent=1, readers=1, committers=0)
-    for number, client in enumerate((_cut, _cut, _delete_topic, _pin)):
+    for number, client in enumerate((cut, cut, delete_topic, _pin)):
         world.network.start(client(workload, world.dice(f"garbage/{number}")))
     nemesis = Nemesis(world, [crash(), pause(), partition(), rough_weather(ROUGH)], period=10.0)
     world.network.start(nemesis.run())
@@ -209,7 +209,7 @@ def _proposing(*commands: Command) -> Callable[[Broker], Awaitable[object]]:
     return lambda broker: broker.replica.propose(*commands)
 
 
-async def _cut(workload: Workload, dice: Random) -> None:
+async def cut(workload: Workload, dice: Random) -> None:
     """Let log starts rise as DeleteRecords does; size and time are the service's."""
     cluster = workload.cluster
     while workload.history.working:
@@ -225,7 +225,7 @@ async def _cut(workload: Workload, dice: Random) -> None:
             continue
 
 
-async def _delete_topic(workload: Workload, dice: Random) -> None:
+async def delete_topic(workload: Workload, dice: Random) -> None:
     """Delete the second topic at some moment."""
     await asyncio.sleep(dice.uniform(20, WORK_SECONDS))
     cluster = workload.cluster
