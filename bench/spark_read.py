@@ -158,7 +158,9 @@ class Owner:
         program = Path(sys.executable).with_name("drayd")
         command = [program, "dev", "--data", million_rows(), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
         self._process = spawn(
-            [*command, "--set", "logging.level=error"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            [*command, "--set", "logging.level=error", "--set", "compaction.enabled=false"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )
         assert self._process.stdout is not None
         if not self._process.stdout.readline().startswith(b"ready "):

@@ -1,6 +1,11 @@
-"""What holds for all tests: a property has no deadline, for the machine may be busy."""
+"""What holds for all tests: a property has no deadline, for the machine may be busy, and nobody compacts unasked."""
+
+import os
 
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
+
+# A broker that lives for longer than a minute would start Spark in the middle of another test.
+os.environ.setdefault("DRAY__COMPACTION__ENABLED", "false")

@@ -15,7 +15,7 @@ from tests.pipeline.compacting import ALL, STEPS, Died, arm, compactor
 from tests.pipeline.parts import broker_process, consumed, create, numbered, produce
 
 NAMES = count()
-SETTINGS = ("compaction.enabled=false", "session.ttl=6s", "session.keepalive=2s")
+SETTINGS = ("session.ttl=6s", "session.keepalive=2s")
 
 
 @pytest.fixture(scope="module")

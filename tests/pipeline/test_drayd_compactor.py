@@ -51,7 +51,7 @@ def drayd(*arguments: str, code: int = 0) -> dict[str, object]:
 def test_one_cycle_compacts_what_is_due_and_says_what_it_did(tmp_path):
     """R-143, R-164"""
     directory = tmp_path / "data"
-    with broker_process(directory, "compaction.enabled=false") as broker:
+    with broker_process(directory) as broker:
         create(broker.bootstrap, "orders", partitions=2)
         produce(broker.bootstrap, "orders", numbered(0, 400, 2))
         told = drayd("compactor", "--data", str(directory), "--once", "--set", "compaction.max_age=0s")
@@ -70,7 +70,8 @@ def test_one_cycle_compacts_what_is_due_and_says_what_it_did(tmp_path):
 def test_the_compactor_of_drayd_dev_comes_when_something_is_due_and_dies_with_it(tmp_path):
     """R-143: also when `drayd dev` is killed."""
     directory = tmp_path / "data"
-    with broker_process(directory, MASTER, "compaction.max_age=1s", "compaction.look=1s") as broker:
+    settings = (MASTER, "compaction.enabled=true", "compaction.max_age=1s", "compaction.look=1s")
+    with broker_process(directory, *settings) as broker:
         create(broker.bootstrap, "orders")
         assert not compactors(broker), "nothing is due"
         produce(broker.bootstrap, "orders", numbered(0, 100))

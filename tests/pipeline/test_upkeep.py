@@ -17,7 +17,7 @@ WEEKS_LATER_MS = 4_000_000_000_000
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory):
-    with broker_process(tmp_path_factory.mktemp("upkeep") / "data", "compaction.enabled=false") as running:
+    with broker_process(tmp_path_factory.mktemp("upkeep") / "data") as running:
         yield running
 
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow  # Spark
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory):
-    with broker_process(tmp_path_factory.mktemp("verify") / "data", "compaction.enabled=false") as running:
+    with broker_process(tmp_path_factory.mktemp("verify") / "data") as running:
         yield running
 
 
