@@ -24,7 +24,7 @@ from dray.log.settings import LogSettings
 from dray.node.roles.broker import RunningBroker, run_broker
 from dray.node.settings import BrokerSettings
 from dray.objects.settings import ObjectsSettings
-from dray.tables.due import DueRules, due_streams
+from dray.tables.due import DueRules, look_for_due
 from dray.tables.options import CompactorOptions, Said, Store
 from dray.tables.settings import CompactionSettings, TableSettings
 from dray.telemetry import logger
@@ -32,6 +32,8 @@ from dray.telemetry import logger
 COMMAND: Final = (sys.executable, "-m", "dray.pipeline.compactor")
 NEEDED: Final = ("pyspark", "pyiceberg")
 END_S: Final = 10.0
+TOGETHER: Final = 256
+"""Streams that are looked at before somebody else has a turn."""
 PAUSES_S: Final = (5.0, 30.0, 120.0)
 """After a compactor that failed; the last one is repeated."""
 
@@ -115,13 +117,13 @@ class CompactorKeeper:
         failures = 0
         while True:
             await self._clock.sleep(self._options.look_s)
-            if not self._is_due():
+            if not await self._is_due():
                 continue
             try:
                 check_installed()
             except NoSpark as error:
                 logger().warning(telemetry.NO_SPARK, reason=str(error), next=error.advice)
-                return
+                await asyncio.Event().wait()  # said once: nothing here will change before the next start
             code = await self._one()
             failures = failures + 1 if code else 0
             if code:
@@ -129,9 +131,14 @@ class CompactorKeeper:
                 logger().warning(telemetry.COMPACTOR_ENDED, exit_code=code, again_in_s=pause_s)
                 await self._clock.sleep(pause_s)
 
-    def _is_due(self) -> bool:
+    async def _is_due(self) -> bool:
         machines = {domain: replica.machine for domain, replica in self._broker.plane.domains}
-        return next(due_streams(machines, self._rules), None) is not None
+        for number, found in enumerate(look_for_due(machines, self._rules)):
+            if found is not None:
+                return True
+            if number % TOGETHER == 0:
+                await asyncio.sleep(0)  # there may be a hundred thousand, and clients wait
+        return False
 
     async def _one(self) -> int:
         process = await asyncio.create_subprocess_exec(

@@ -13,7 +13,6 @@ from dray.machine.machine import Machine
 from dray.machine.names import StreamId, domain_of
 from dray.machine.stream import Stream
 from dray.machine.tasks import MAX_FILES, MAX_TASK_ROWS
-from dray.machine.topics import TopicState
 
 ROWS_VERSION: Final = 2
 """The version of the rules that knows tasks."""
@@ -49,20 +48,29 @@ class DueStream:
 
 def due_streams(machines: dict[int, Machine], rules: DueRules, topic: str | None = None) -> Iterator[DueStream]:
     """Every stream that is due; of one topic alone, whatever it has."""
-    catalog = machines[0]
-    for found in catalog.topics.visible():
-        if found.state is not TopicState.READY or (topic is not None and found.name != topic):
+    for one in look_for_due(machines, rules, topic):
+        if one is not None:
+            yield one
+
+
+def look_for_due(machines: dict[int, Machine], rules: DueRules, topic: str | None = None) -> Iterator[DueStream | None]:
+    """The same with None for each stream that is not: between two of them a broker may do something else."""
+    for found in list(machines[0].topics.visible()):
+        if topic is not None and found.name != topic:
             continue
         for number in found.streams[: found.visible]:
             machine = machines.get(domain_of(number))
             stream = None if machine is None else machine.streams.find(number)
-            if machine is None or stream is None or stream.closed or machine.version < ROWS_VERSION:
-                continue
-            if number in machine.tasks.by_stream:
-                continue
-            due = _judge(machine, stream, rules, found.name, force=topic is not None)
-            if due is not None:
-                yield due
+            if (
+                machine is None
+                or stream is None
+                or stream.closed
+                or machine.version < ROWS_VERSION
+                or number in machine.tasks.by_stream
+            ):
+                yield None
+            else:
+                yield _judge(machine, stream, rules, found.name, force=topic is not None)
 
 
 def backlog(machine: Machine, stream: Stream) -> tuple[int, int, int]:
