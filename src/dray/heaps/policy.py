@@ -17,8 +17,6 @@ class HeapPolicy:
     """Bodies in memory that are older are written to objects."""
     spill_bytes: int = 4 << 20
     """Bodies of one object that is spilled to."""
-    rewrite_interval_ms: int = 600_000
-    """How often it is looked for objects of which little is left."""
     cache_bytes: int = 64 << 20
     """Of objects that bodies were read from."""
     turn_rows: int = 2_000

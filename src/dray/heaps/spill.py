@@ -1,9 +1,7 @@
-"""Bodies leave the memory of a domain before it is full, and objects before they are empty.
+"""Bodies leave the memory of a domain before it is full.
 
-Spill: the oldest bodies in memory go into an object when they are many or
-old, in the order in which consumers will want them. Rewrite: objects of which
-little is left are copied, so that one old message does not hold a file for
-ever. Both are the same command, and anybody may try: a body never changes,
+Those that came first go into an object when they are many or old, in the
+order in which consumers will want them. Anybody may try: a body never changes,
 and what is gone meanwhile does not count.
 """
 

@@ -12,7 +12,7 @@ from dray.machine.heaps.packets import RELATIVE, EnqueueRow, Settlement
 from dray.machine.heaps.rows import State
 from dray.machine.heaps.timers import backoff_ms
 from dray.machine.heaps.tombs import LANES, Tombs
-from dray.machine.sessions import Close
+from dray.machine.sessions import Close, KeepAlive
 
 from ..scribe import HOUR, NOW, Tape
 from .jobs import Jobs
@@ -151,6 +151,27 @@ def test_no_wall_clock_moves_a_lease_or_a_window_of_dedup():
     assert jobs.ack(message, mine) == DONE
 
 
+def test_a_lease_outlasts_running_time_that_catches_up_while_its_giver_lives():
+    """L8: nobody wrote for a while, a broker opened then and gave a lease; the silent one brings the time it saw."""
+    jobs = Jobs(backoff_base_ms=0)
+    silent = jobs.writer
+    jobs.enqueue(EnqueueRow(0))
+    silent.pass_time(25_000)
+    jobs.writer = jobs.tape.open("b2")
+    (message,) = jobs.lease(seconds=30)
+    mine = jobs.nonce
+    jobs.writer.pass_time(10_000)
+    silent.pass_time(10_000)
+    silent.send(KeepAlive())
+    jobs.tick()
+    assert jobs.tape.machine.timeline.running_ms == 35_000
+    assert jobs.shard.messages.rows.counts[State.LEASED] == 1
+    jobs.after(19)
+    assert jobs.settle(Settlement.EXTEND, message, mine, 0) == DONE
+    jobs.after(2)
+    assert jobs.ack(message, mine) == LOST
+
+
 def test_while_no_broker_lives_no_lease_ends():
     """L8, Q9, D-160, D-161: ten hours of an outage, and the lease has what was left of it."""
     tape = Tape(version=2)
@@ -244,10 +265,10 @@ def test_a_lease_that_is_given_and_ended_for_ever_costs_nothing_that_stays():
     """Buckets are emptied and filled again; their numbers are queued once."""
     leases = Leases()
     for turn in range(10_000):
-        leases.grant([turn % 7], LeaseHeld(b"n" * 16, 40_000_000 + turn % 3_000, 0, "c"))
+        leases.grant([turn % 7], LeaseHeld(b"n" * 16, 40_000_000 + turn % 3_000, 0, "c", 1, 0))
         leases.end(turn % 7)
         if not turn:
-            leases.grant([7], LeaseHeld(b"n" * 16, 39_000_000, 0, "d"))  # an older one stays in front of them
+            leases.grant([7], LeaseHeld(b"n" * 16, 39_000_000, 0, "d", 1, 0))  # an older one stays in front of them
     assert leases.next_end_ms() == (39_000_000 >> 9) + 1 << 9
     assert len(leases._numbers) <= 8
     leases.end(7)

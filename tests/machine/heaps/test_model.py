@@ -41,9 +41,8 @@ def test_ten_thousand_short_histories_agree(block, monkeypatch):
 
 
 PLANTED = {
-    "an ack after the deadline": (Leases, "find", "held.nonce == nonce and running_ms < held.deadline_ms",
-                                  "held.nonce == nonce"),
-    "anybody's token": (Leases, "find", "held.nonce == nonce and", ""),
+    "an ack after the deadline": (Shard, "settle", "or is_over(held, moment)", ""),
+    "anybody's token": (Leases, "find", "held.nonce == nonce", "True"),
     "attempts stand still": (Messages, "fail", "failed + 1, most", "failed, most"),
     "one retry too few": (Messages, "fail", "failed >= most", "failed + 1 >= most"),
     "a stale entry is granted": (Shard, "_best", "arrival << ARRIVAL_SHIFT | slot == entry",

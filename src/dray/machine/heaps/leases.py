@@ -1,7 +1,10 @@
 """Who holds which message, until when.
 
 Deadlines are in running time (`dray.machine.timeline`), which no wall clock
-can move. They lie in buckets of 512 ms, and a bucket ends when it is wholly
+can move. Running time is behind where nobody wrote for a while, and catches up
+at once when a session that was silent writes again; so a lease that was given
+by a session that lives lasts, besides, until that session's own clock has seen
+its duration pass. They lie in buckets of 512 ms, and a bucket ends when it is wholly
 past: an end is at most that late, and never early. What a bucket ends in
 which order is its own, which a checkpoint keeps.
 
@@ -14,11 +17,12 @@ Invariants
     L8  No lease ends before its duration of running time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from itertools import islice
 from typing import Final, NamedTuple
 
+from dray.machine.names import SessionId
 from dray.machine.packing import Reader, Writer
 
 BUCKET_BITS: Final = 9
@@ -31,6 +35,10 @@ class LeaseHeld(NamedTuple):
     deadline_ms: int
     granted_ms: int
     holder: str
+    session: SessionId
+    """Who gave it."""
+    clock_end_ms: int
+    """When it is over on that session's own clock."""
 
 
 class Leases:
@@ -54,10 +62,10 @@ class Leases:
     def held_by(self, holder: str) -> int:
         return self.holders.get(holder, 0)
 
-    def find(self, slot: int, nonce: bytes, running_ms: int) -> LeaseHeld | None:
-        """The lease of a slot, if the token is its own and it has not ended (L2)."""
+    def find(self, slot: int, nonce: bytes) -> LeaseHeld | None:
+        """The lease of a slot, if the token is its own (L2)."""
         held = self.by_slot.get(slot)
-        return held if held is not None and held.nonce == nonce and running_ms < held.deadline_ms else None
+        return held if held is not None and held.nonce == nonce else None
 
     def grant(self, slots: list[int], held: LeaseHeld) -> None:
         """None of the slots has a lease (L1)."""
@@ -79,22 +87,25 @@ class Leases:
     def prolong(self, slot: int, deadline_ms: int) -> None:
         held = self.by_slot[slot]
         self._leave(slot, held.deadline_ms)
-        self.by_slot[slot] = held._replace(deadline_ms=deadline_ms)
+        later_ms = deadline_ms - held.deadline_ms
+        self.by_slot[slot] = held._replace(deadline_ms=deadline_ms, clock_end_ms=held.clock_end_ms + later_ms)
         self._bucket(deadline_ms)[slot] = None
 
-    def over(self, running_ms: int, limit: int) -> list[int]:
-        """Slots whose lease is over, at most `limit`, in the order in which they end (L8)."""
+    def over(self, running_ms: int, limit: int, is_over: Callable[[LeaseHeld], bool]) -> list[int]:
+        """Slots whose lease is over, in the order in which they end (L8); no more than `limit` are looked at."""
         found: list[int] = []
         edge = running_ms >> BUCKET_BITS
         numbers, pending = self._numbers, []
-        while numbers and numbers[0] < edge and len(found) < limit:
+        while numbers and numbers[0] < edge and limit > 0:
             number = heappop(numbers)
             bucket = self._buckets.get(number)
             if bucket is None:
                 self._queued.discard(number)
                 continue
             pending.append(number)
-            found.extend(islice(bucket, limit - len(found)))
+            looked = list(islice(bucket, limit))
+            limit -= len(looked)
+            found.extend(slot for slot in looked if is_over(self.by_slot[slot]))
         for number in pending:
             heappush(numbers, number)
         return found
@@ -144,4 +155,6 @@ class Leases:
         for _ in range(count):
             row = source.row()
             slot = row.number()
-            self.grant([slot], LeaseHeld(row.raw(), row.number(), row.number(), row.text()))
+            nonce, deadline_ms, granted_ms, holder = row.raw(), row.number(), row.number(), row.text()
+            session, clock_end_ms = SessionId(row.number()), row.number()
+            self.grant([slot], LeaseHeld(nonce, deadline_ms, granted_ms, holder, session, clock_end_ms))

@@ -9,6 +9,7 @@ Invariants
     L11  Limits are judged when a command is applied.
 """
 
+from collections.abc import Mapping
 from heapq import heappop
 from typing import Final, NamedTuple
 
@@ -54,7 +55,8 @@ from dray.machine.heaps.packets import (
 from dray.machine.heaps.rows import DELAYED, LEASED, READY, ROW, SIZE
 from dray.machine.heaps.timers import WAKE_LIMIT
 from dray.machine.heaps.tombs import Tombs
-from dray.machine.names import StreamId
+from dray.machine.names import SessionId, StreamId
+from dray.machine.sessions import Session
 
 INLINE_BYTES: Final = 16 << 20
 """Of bodies in the state of a domain (HB1)."""
@@ -78,8 +80,19 @@ class HeapMoment(NamedTuple):
     running_ms: int
     """Running time: for what lasts."""
     paused: bool
+    session: SessionId
+    """Whose entry it is."""
+    live: Mapping[SessionId, Session]
     spare: int
     """Rows that it may touch besides those that it names (M7)."""
+
+
+def is_over(held: LeaseHeld, moment: HeapMoment) -> bool:
+    """Has running time reached the deadline, and the clock of whoever gave the lease, if it lives (L8)?"""
+    if moment.running_ms < held.deadline_ms:
+        return False
+    giver = moment.live.get(held.session)
+    return giver is None or giver.clock_ms >= held.clock_end_ms
 
 
 class Numbers:
@@ -257,7 +270,11 @@ class Shard:
             return Granted([]), spare
         lease_ms = min(max(command.visibility_ms, MIN_LEASE_MS), config.max_lease_ms)
         deadline_ms = moment.running_ms + lease_ms
-        self.leases.grant(slots, LeaseHeld(command.nonce, deadline_ms, moment.running_ms, command.holder))  # L1
+        clock_end_ms = moment.live[moment.session].clock_ms + lease_ms
+        held = LeaseHeld(
+            command.nonce, deadline_ms, moment.running_ms, command.holder, moment.session, clock_end_ms
+        )  # fmt: skip
+        self.leases.grant(slots, held)  # L1
         totals.granted += len(slots)
         for slot in slots if self.messages.settled else ():
             self.messages.settled.pop(slot, None)
@@ -314,8 +331,8 @@ class Shard:
         left_ms: dict[int, int] = {}
         find, arrival_at = self.leases.find, self.messages.rows.arrival
         for index, (kind, slot, arrival, nonce, argument) in enumerate(SETTLE_ROW.iter_unpack(command.packed)):
-            held = find(slot, nonce, moment.running_ms)  # L2
-            if held is None or arrival_at(slot) != arrival:
+            held = find(slot, nonce)
+            if held is None or arrival_at(slot) != arrival or is_over(held, moment):  # L2
                 codes.append(self._settled_before(kind, slot, arrival, nonce))
             elif kind == _ACK:
                 self.leases.end(slot)
@@ -364,14 +381,14 @@ class Shard:
         deadline_ms = max(held.deadline_ms, min(wanted_ms, latest_ms))
         if deadline_ms != held.deadline_ms:
             self.leases.prolong(slot, deadline_ms)
-        return deadline_ms - running_ms
+        return max(0, deadline_ms - running_ms)
 
     # -- time --------------------------------------------------------------
 
     def wake(self, moment: HeapMoment, limit: int) -> int:
         """Make ready what is due, then end the leases that are over."""
         done = self.messages.wake(moment.now_ms, limit)
-        for slot in self.leases.over(moment.running_ms, limit - done):
+        for slot in self.leases.over(moment.running_ms, limit - done, lambda held: is_over(held, moment)):
             self.leases.end(slot)
             self.messages.totals.expired += 1
             self.messages.fail(slot, moment.now_ms)

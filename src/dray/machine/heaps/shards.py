@@ -117,7 +117,7 @@ class Heaps:
         self, step: Step, shard: Shard, command: Enqueue | Lease | Settle | Tick | Spill | Bury | Replay | Drop | Purge
     ) -> Verdict:
         time = self._timeline
-        moment = HeapMoment(time.time_ms, time.running_ms, time.paused, step.spare)
+        moment = HeapMoment(time.time_ms, time.running_ms, time.paused, step.session, self._sessions.live, step.spare)
         match command:
             case Enqueue():
                 return self._enqueue(step, shard, command, moment)

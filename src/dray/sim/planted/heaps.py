@@ -1,7 +1,7 @@
 """Mistakes about heaps: who holds a message, for how long, and what is remembered."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from dray.heaps.consumers import Consumer as Consumer
@@ -37,14 +37,14 @@ async def answered_before_durable(
     return [MessageGiven(0, 0xFFFF, stamp + at, at) for at in range(len(messages))]
 
 
-def any_token(self: Leases, slot: int, nonce: bytes, running_ms: int) -> LeaseHeld | None:
+def any_token(self: Leases, slot: int, nonce: bytes) -> LeaseHeld | None:
     """Whoever held the message once may settle it."""
     return self.by_slot.get(slot)
 
 
-def over_early(self: Leases, running_ms: int, limit: int) -> list[int]:
+def over_early(self: Leases, running_ms: int, limit: int, is_over: Callable[[LeaseHeld], bool]) -> list[int]:
     """A lease ends five seconds before its time."""
-    return _OVER(self, running_ms + 5_000, limit)
+    return _OVER(self, running_ms + 5_000, limit, lambda held: True)
 
 
 def never_known(self: Dedup, key: bytes, seq: int, running_ms: int, window_ms: int) -> Known | None:
