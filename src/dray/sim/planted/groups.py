@@ -5,11 +5,12 @@ from dataclasses import replace
 from typing import Final
 
 from dray.groups.classic import ClassicService
+from dray.groups.consumer import ConsumerService, Heartbeat
 from dray.groups.homes import Homes
 from dray.groups.keeper import GroupKeeper
 from dray.machine.groups import reconcile as rules
 from dray.machine.groups import told
-from dray.machine.groups.beats import SetTarget
+from dray.machine.groups.beats import Beaten, SetTarget
 from dray.machine.groups.classic import ClassicGroup
 from dray.machine.groups.codes import GroupCode
 from dray.machine.groups.commands import JoinClassic, Rehome
@@ -112,6 +113,21 @@ def keeps_its_wish(self: ClassicGroup, member: ClassicMember, call: JoinClassic)
 
 
 # -- consumer groups ---------------------------------------------------------
+
+_JOIN: Final = ConsumerService._join
+
+
+async def tells_the_target_at_wake(
+    self: ConsumerService, replica: Replica, call: Heartbeat, seen: int
+) -> Beaten | GroupCode:
+    """Who has waited for a target is told what the state says then, and not what the machine gave it."""
+    verdict = await _JOIN(self, replica, call, seen)
+    group = replica.machine.groups.consumer(call.group)
+    member = None if group is None else group.members.get(MemberId(call.member))
+    if isinstance(verdict, GroupCode) or group is None or member is None:
+        return verdict
+    return replace(verdict, epoch=group.assignment_epoch, assigned=tuple(sorted(member.target.items())))
+
 
 _ADVANCE: Final = rules._advance
 

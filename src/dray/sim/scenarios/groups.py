@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Final, TypeAlias
 
 from dray.groups.classic import ClassicService
+from dray.groups.consumer import ConsumerService
 from dray.groups.deadlines import Timetable
 from dray.groups.homes import Homes
 from dray.groups.keeper import GroupKeeper
@@ -243,6 +244,7 @@ PLANTED: Final[dict[str, Scenario]] = {
     "groups-classic/dies-with-its-broker": planted(classic, (GroupKeeper, "look_at_home", bugs.gone_at_once)),
     "groups-classic/given-ids-stay": planted(classic, (GroupKeeper, "_look_at_homes", bugs.forgets_given_ids)),
     "groups-cooperative/keeps-its-first-wish": planted(cooperative, (ClassicGroup, "_update", bugs.keeps_its_wish)),
+    "groups-consumer/told-at-wake": planted(consumer, (ConsumerService, "_join", bugs.tells_the_target_at_wake)),
     "groups-consumer/own-revoking-is-anothers": planted(consumer, (rules, "_advance", bugs.own_is_anothers)),
     "groups-consumer/no-rehome": planted(consumer, (Homes, "may_answer", bugs.anyone_may_answer)),
     "groups-consumer/sleep-is-silence": planted(consumer, (Timetable, "_catch_up", lambda self, now_ns: None)),
