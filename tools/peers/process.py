@@ -105,11 +105,12 @@ def serving(
     log: Path,
     ready: Callable[[], bool],
     directory: Path | None = None,
+    environment: Mapping[str, str] | None = None,
     seconds: float,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server until the end of the block, which begins when `ready` says so."""
     with log.open("wb") as output:
-        process = spawn(command, stdout=output, stderr=output, directory=directory)
+        process = spawn(command, stdout=output, stderr=output, directory=directory, environment=environment)
         try:
             _await(process, ready, log, seconds)
             yield process
@@ -118,12 +119,21 @@ def serving(
 
 
 def spawn(
-    command: Sequence[str | Path], *, stdout: IO[bytes] | int, stderr: IO[bytes] | int, directory: Path | None = None
+    command: Sequence[str | Path],
+    *,
+    stdout: IO[bytes] | int,
+    stderr: IO[bytes] | int,
+    directory: Path | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a process that ends when we do, even if we are killed: a test run leaves no server behind."""
+    """Start a process that ends when we do, even if we are killed: a test run leaves no server behind.
+
+    `environment` comes on top of our own.
+    """
     return subprocess.Popen(
-        [str(part) for part in command], cwd=directory, stdout=stdout, stderr=stderr, preexec_fn=_end_with_parent
-    )
+        [str(part) for part in command], cwd=directory, stdout=stdout, stderr=stderr, preexec_fn=_end_with_parent,
+        env=None if environment is None else {**os.environ, **environment},
+    )  # fmt: skip
 
 
 def _end_with_parent() -> None:
