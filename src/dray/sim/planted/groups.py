@@ -27,6 +27,7 @@ from dray.machine.verdict import Verdict
 from dray.replica.replica import Replica
 
 _LATER: Final[set["asyncio.Task[object]"]] = set()
+_LATE_S: Final = 4.0
 
 # -- homes and keepers -------------------------------------------------------
 
@@ -39,6 +40,7 @@ async def rehome_later(self: ClassicService, replica: Replica, group: str, membe
 
 
 async def _quietly(replica: Replica, group: str, member: MemberId) -> None:
+    await asyncio.sleep(_LATE_S)
     await asyncio.gather(replica.propose(Rehome(group=group, members=(member,))), return_exceptions=True)
 
 
