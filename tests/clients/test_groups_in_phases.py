@@ -64,14 +64,18 @@ class Company:
         return puppet
 
     def is_stable(self, since_s: float) -> bool:
-        """Everyone has its part, in the same generation, and was told so since then."""
+        """Everyone has its part, in the same generation, and was told so since then.
+
+        There is a part for each: one who has none waits for a target that knows of it.
+        """
         for puppet in self.puppets:
             if puppet.failure is not None:
                 raise puppet.failure
         generations = {puppet.owned[0] for puppet in self.puppets}
         parts = [partition for puppet in self.puppets for partition in puppet.owned[1]]
         confirmed = all(puppet.confirmed_s >= since_s for puppet in self.puppets)
-        return confirmed and len(generations) == 1 and sorted(parts) == list(range(PARTITIONS))
+        have_parts = all(puppet.owned[1] for puppet in self.puppets)
+        return confirmed and have_parts and len(generations) == 1 and sorted(parts) == list(range(PARTITIONS))
 
     async def stable(self) -> None:
         since_s = monotonic()

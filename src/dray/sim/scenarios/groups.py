@@ -224,7 +224,7 @@ async def rest(world: World, ledger: Ledger) -> None:
     world.check(ledger.generations > 3, "hardly anything happened: the run proves nothing", seen=ledger.generations)
 
 
-BY_NAME: Final[dict[str, Scenario]] = {
+SCENARIOS: Final[dict[str, Scenario]] = {
     "groups-classic": classic,
     "groups-consumer": consumer,
     "groups-cooperative": cooperative,

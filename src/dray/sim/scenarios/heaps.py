@@ -174,7 +174,7 @@ async def _drained(world: World, ledger: JobLedger) -> None:
         await asyncio.sleep(2.0)
 
 
-BY_NAME: Final[dict[str, Scenario]] = {"heaps": heaps}
+SCENARIOS: Final[dict[str, Scenario]] = {"heaps": heaps}
 
 PLANTED: Final[dict[str, Scenario]] = {
     "heaps/answered-before-durable": planted(heaps, (HeapLane, "enqueue", bugs.answered_before_durable)),

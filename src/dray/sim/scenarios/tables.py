@@ -175,7 +175,7 @@ async def _check_tables(world: World, cluster: Cluster, catalog: Tables) -> None
                 raise world.violate("a file of a table is gone", stream=stream, path=path) from None
 
 
-BY_NAME: Final[dict[str, Scenario]] = {"tables": tables}
+SCENARIOS: Final[dict[str, Scenario]] = {"tables": tables}
 
 PLANTED: Final[dict[str, Scenario]] = {
     "tables/swap-takes-a-row-too-many": planted(tables, (Tasks, "_put_file", bugs.put_over_one_row_more)),
