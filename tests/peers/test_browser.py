@@ -22,7 +22,7 @@ def size_of(picture: Path) -> tuple[int, int]:
 
 
 def test_a_thousand_topics_are_shown_without_a_complaint(tmp_path):
-    with broker(tmp_path / "data", broker__zone="<b>z</b>") as dray:
+    with broker(tmp_path / "data") as dray:
         admin = AdminClient({"bootstrap.servers": dray.bootstrap})
         wanted = [NewTopic(f"shop.{number:04d}", 1) for number in range(1_000)]
         for future in admin.create_topics(wanted).values():
@@ -30,8 +30,8 @@ def test_a_thousand_topics_are_shown_without_a_complaint(tmp_path):
         url = f"http://{dray.http}/"
         seen = page_as_seen(url)
         assert len(set(re.findall(r'href="/topics/(shop\.\d{4})"', seen))) == 1_000
-        assert "&lt;b&gt;z&lt;/b&gt;" in seen
         assert "<script" not in seen
+        assert "&lt;b&gt;z&lt;/b&gt;" in page_as_seen(f"{url}?q=%3Cb%3Ez%3C/b%3E")
         for name, width, dark in (("wide", 1280, False), ("narrow", 500, False), ("dark", 1280, True)):
             picture = tmp_path / f"{name}.png"
             assert picture_of(url, picture, width=width, dark=dark) == ""

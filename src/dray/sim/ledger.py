@@ -209,7 +209,7 @@ class Ledger:
         self._check_waiting()
         self._look_at_phase()
         if self.consumer is not None:
-            self._standings.look(self.consumer)
+            self._standings.look(self.consumer, alone=alone)
 
     def _look_at_removal(self, reason: Removal, gone: list[RemovalRow]) -> None:
         self.removed += len(gone)

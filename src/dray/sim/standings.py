@@ -39,8 +39,8 @@ class Standings:
         self._waiting: set[tuple[MemberId, int]] = set()
         """Who waits for what others own, since which epoch."""
 
-    def look(self, group: ConsumerGroup) -> None:
-        """After an entry."""
+    def look(self, group: ConsumerGroup, *, alone: bool = True) -> None:
+        """After an entry; `alone`: of one command, so that nobody let go of anything behind it."""
         for name, view in group.topics.views.items():
             known = self._sizes.get(name, 0)
             self._world.check(view.partitions >= known, "a view of a topic went back", known=known, now=view.partitions)
@@ -54,7 +54,7 @@ class Standings:
         self._owing = owing
         waiting = {one.id: one for one in group.members.values() if one.state is MemberState.UNRELEASED}
         now = {(one.id, one.epoch) for one in waiting.values()}
-        for name, _ in sorted(now - self._waiting):
+        for name, _ in sorted(now - self._waiting) if alone else ():
             self._check_wait(group, waiting[name])
         self._waiting = now
 
