@@ -65,6 +65,8 @@ def test_one_cycle_compacts_what_is_due_and_says_what_it_did(tmp_path):
         assert [(one["log_end"], one["table_end"], one["lag_records"]) for one in status["partitions"]] == [
             (210, 200, 10)
         ] * 2
+        refused = drayd("admin", "table", "compact", "nope", "--data", str(directory), code=1)
+        assert "no such topic" in json.dumps(refused)
 
 
 def test_the_compactor_of_drayd_dev_comes_when_something_is_due_and_dies_with_it(tmp_path):

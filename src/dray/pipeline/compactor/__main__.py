@@ -168,6 +168,9 @@ class Process:
         self, compactor: Compactor, upkeep: Upkeep | None, spark: SparkJobs, replicas: Mapping[int, Replica]
     ) -> int:
         began_ns = self._clock.boot_ns()
+        if self._options.topic is not None:
+            await replicas[0].sync()  # that there is none is said after it
+            topic_of(replicas, self._options.topic)
         async with self._telling(spark):
             tallies = await self._interruptible(compactor.run(self._options.topic), replicas)
         if tallies is None:
