@@ -29,7 +29,8 @@ def told(*argv: str, **variables: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("argv", "also"), [(["--help"], ("dray.client", "confluent_kafka")), (["topics", "list"], ("confluent_kafka",))]
+    ("argv", "also"),
+    [(["--help"], ("dray.kafka_client", "confluent_kafka")), (["topics", "list"], ("confluent_kafka",))],
 )
 def test_it_loads_neither_a_broker_nor_what_it_does_not_use(argv, also):
     script = (

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from dray.cli.main import DRAY, run
-from dray.client.places import AtOffset, AtTime, BadTarget, Shifted, parse_target
+from dray.kafka_client.places import AtOffset, AtTime, BadTarget, Shifted, parse_target
 from dray.servers.kafka.codec import encode
 from dray.servers.kafka.messages.consumer_group_describe import (
     Assignment,
@@ -33,7 +33,7 @@ from dray.servers.kafka.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from tests.client.scripted import (
+from tests.kafka_client.scripted import (
     CONSUMER_GROUP_DESCRIBE,
     DELETE_GROUPS,
     DESCRIBE_GROUPS,

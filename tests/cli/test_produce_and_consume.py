@@ -162,7 +162,7 @@ def test_a_member_that_others_leave_nothing_to_ends(shop, topic):
 
 
 def test_without_the_library_it_is_told_what_to_install(shop, monkeypatch):
-    for name in ("dray.client.writing", "dray.client.reading"):
+    for name in ("dray.kafka_client.writing", "dray.kafka_client.reading"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     for command in ("produce", "consume"):

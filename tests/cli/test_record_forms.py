@@ -18,7 +18,7 @@ from dray.cli.record_forms import (
     write_line,
     write_tsv,
 )
-from dray.client.record import Incoming
+from dray.kafka_client.record import Incoming
 
 CONTENT = st.none() | st.binary(max_size=40) | st.text(max_size=20).map(str.encode)
 NAMES = st.text(max_size=8)

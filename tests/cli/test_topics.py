@@ -22,7 +22,7 @@ from dray.servers.kafka.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from tests.cli.asking import Told, dray
-from tests.client.scripted import METADATA, Scripted
+from tests.kafka_client.scripted import METADATA, Scripted
 
 CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, DESCRIBE_CONFIGS, CREATE_PARTITIONS, ALTER = 19, 20, 21, 32, 37, 44
 TOPICS = {"orders": [(0, 100), (40, 100)]}

@@ -7,8 +7,8 @@ import typer
 
 from dray.cli.asking._connecting import ask, pairs, tell_dry_run
 from dray.cli.tables import TableFormat, show
-from dray.client.cluster import Cluster
-from dray.client.configs import ConfigEdit, ConfigOwner, alter_configs, describe_configs
+from dray.kafka_client.cluster import Cluster
+from dray.kafka_client.configs import ConfigEdit, ConfigOwner, alter_configs, describe_configs
 
 SetOptions: TypeAlias = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Give a config a value; as often as needed.")

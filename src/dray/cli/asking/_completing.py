@@ -7,10 +7,10 @@ from typing import Final
 import typer
 
 from dray.cli.asking._connecting import addresses, selected
-from dray.client.cluster import Cluster
-from dray.client.groups import list_groups
-from dray.client.topics import list_topics
 from dray.errors import DrayError
+from dray.kafka_client.cluster import Cluster
+from dray.kafka_client.groups import list_groups
+from dray.kafka_client.topics import list_topics
 
 PATIENCE_S: Final = 2.0
 """Of a person who pressed a key."""

@@ -9,8 +9,8 @@ import typer
 
 from dray.cli.profiles import LOCAL, BadProfiles, Selection, environment, profiles_file, read_profiles, select
 from dray.cli.tables import TableFormat
-from dray.client.cluster import Cluster
 from dray.errors import DrayError, Invalid
+from dray.kafka_client.cluster import Cluster
 from dray.node.addresses import HostPort, parse_host_port
 
 T = TypeVar("T")

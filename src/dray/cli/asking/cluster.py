@@ -4,7 +4,7 @@ import typer
 
 from dray.cli.asking._connecting import Bootstrap, Profile, ask
 from dray.cli.tables import TableFormat, TableOption, facts, show
-from dray.client.cluster import Cluster
+from dray.kafka_client.cluster import Cluster
 
 
 def command(bootstrap: Bootstrap = None, profile: Profile = None, form: TableOption = TableFormat.TEXT) -> None:

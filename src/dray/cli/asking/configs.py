@@ -7,7 +7,7 @@ import typer
 from dray.cli.asking._altering import DeleteOptions, SetOptions, alter
 from dray.cli.asking._connecting import Bootstrap, DryRun, Profile, ask
 from dray.cli.tables import TableFormat, TableOption, show
-from dray.client.configs import ConfigOwner, describe_configs
+from dray.kafka_client.configs import ConfigOwner, describe_configs
 
 app: Final = typer.Typer(no_args_is_help=True)
 

@@ -14,14 +14,14 @@ from dray.cli.interrupts import Interrupts, interruptible
 from dray.cli.output import nobody_reads
 from dray.cli.record_forms import Encoding, LineForm, unescape, write_json, write_line, write_tsv
 from dray.cli.tables import TableFormat, TableOption
-from dray.client.cluster import EARLIEST, LATEST, Cluster, TopicPartition
-from dray.client.library import library
-from dray.client.places import FORMS, AtTime, WantedPlace, find, parse_target, what_they_hold
-from dray.client.record import Incoming
-from dray.client.topics import places_of
+from dray.kafka_client.cluster import EARLIEST, LATEST, Cluster, TopicPartition
+from dray.kafka_client.library import library
+from dray.kafka_client.places import FORMS, AtTime, WantedPlace, find, parse_target, what_they_hold
+from dray.kafka_client.record import Incoming
+from dray.kafka_client.topics import places_of
 
 if TYPE_CHECKING:
-    from dray.client.reading import RecordReader
+    from dray.kafka_client.reading import RecordReader
 
 Ends = Mapping[TopicPartition, int]
 _FIRST: Final = "earliest"
@@ -71,7 +71,7 @@ def command(
     write = _form_of(form, lines, given("--delimiter", unescape, delimiter))
     servers = bootstrap_servers(bootstrap, profile)
     with library():
-        from dray.client.reading import read_as_member, read_partitions
+        from dray.kafka_client.reading import read_as_member, read_partitions
 
     def warn(text: str) -> None:
         typer.echo(f"dray: {text}", err=True)

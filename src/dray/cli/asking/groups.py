@@ -7,8 +7,8 @@ import typer
 from dray.cli.asking._completing import groups_like
 from dray.cli.asking._connecting import Bootstrap, DryRun, Profile, Yes, ask, confirm, given, tell_dry_run
 from dray.cli.tables import TableFormat, TableOption, facts, show
-from dray.client.cluster import Cluster
-from dray.client.groups import (
+from dray.kafka_client.cluster import Cluster
+from dray.kafka_client.groups import (
     GroupMember,
     GroupView,
     Lag,
@@ -18,8 +18,8 @@ from dray.client.groups import (
     move_offsets,
     refuse_members,
 )
-from dray.client.places import FORMS, parse_target
-from dray.client.resetting import Move, plan_moves
+from dray.kafka_client.places import FORMS, parse_target
+from dray.kafka_client.resetting import Move, plan_moves
 
 app: Final = typer.Typer(no_args_is_help=True)
 GroupName: TypeAlias = Annotated[

@@ -16,13 +16,13 @@ from dray.cli.interrupts import Interrupts, interruptible
 from dray.cli.output import FAILURE, Format, refuse
 from dray.cli.record_forms import BadRecord, Encoding, LineForm, read_json, read_line, split, unescape
 from dray.cli.tables import TableFormat, TableOption, show
-from dray.client.cluster import Cluster
-from dray.client.library import library
-from dray.client.record import Outgoing
-from dray.client.topics import create_topic, places_of
+from dray.kafka_client.cluster import Cluster
+from dray.kafka_client.library import library
+from dray.kafka_client.record import Outgoing
+from dray.kafka_client.topics import create_topic, places_of
 
 if TYPE_CHECKING:
-    from dray.client.writing import RecordWriter, Tally
+    from dray.kafka_client.writing import RecordWriter, Tally
 
 _CHUNK: Final = 1 << 16
 _WAIT_S: Final = 0.2
@@ -95,7 +95,7 @@ def command(
         partition=partition,
     )
     with library():
-        from dray.client.writing import LARGEST_BYTES, RecordWriter
+        from dray.kafka_client.writing import LARGEST_BYTES, RecordWriter
 
     async def prepare(cluster: Cluster) -> None:
         if create:
@@ -178,7 +178,7 @@ def _write_all(
     go_on: Callable[[], bool],
 ) -> int:
     """Hand over every record of the input; returns how many were taken."""
-    from dray.client.writing import RecordFailure
+    from dray.kafka_client.writing import RecordFailure
 
     number = 0
     try:

@@ -18,10 +18,10 @@ from dray.cli.asking._connecting import (
     tell_dry_run,
 )
 from dray.cli.tables import TableFormat, TableOption, facts, show
-from dray.client.cluster import Cluster, TopicPartition
-from dray.client.configs import ConfigOwner
-from dray.client.places import FORMS, Extent, find, parse_target, what_they_hold
-from dray.client.topics import (
+from dray.kafka_client.cluster import Cluster, TopicPartition
+from dray.kafka_client.configs import ConfigOwner
+from dray.kafka_client.places import FORMS, Extent, find, parse_target, what_they_hold
+from dray.kafka_client.topics import (
     BROKERS_DEFAULT,
     TopicDescription,
     add_partitions,

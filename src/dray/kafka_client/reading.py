@@ -11,11 +11,11 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Assigned
 
-from dray.client.cluster import TopicPartition
-from dray.client.errors import SaidNo, TopicNotThere
-from dray.client.library import Options, settings, silent
-from dray.client.record import Incoming
 from dray.errors import Unavailable
+from dray.kafka_client.cluster import TopicPartition
+from dray.kafka_client.errors import SaidNo, TopicNotThere
+from dray.kafka_client.library import Options, settings, silent
+from dray.kafka_client.record import Incoming
 
 AT_ONCE: Final = 200
 POLL_S: Final = 0.2

@@ -2,8 +2,8 @@
 
 import socket
 
-from dray.client.record import Outgoing
-from dray.client.writing import FAILURES_KEPT, RecordFailure, RecordWriter, Tally
+from dray.kafka_client.record import Outgoing
+from dray.kafka_client.writing import FAILURES_KEPT, RecordFailure, RecordWriter, Tally
 
 
 def written(address: str, timeout_s: float, *values: bytes) -> RecordWriter:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dray.client.cluster import Cluster, TopicPartition
-from dray.client.errors import TopicNotThere
-from dray.client.groups import GroupView
-from dray.client.places import Shifted, WantedPlace, find, what_they_hold
 from dray.errors import NotFound
+from dray.kafka_client.cluster import Cluster, TopicPartition
+from dray.kafka_client.errors import TopicNotThere
+from dray.kafka_client.groups import GroupView
+from dray.kafka_client.places import Shifted, WantedPlace, find, what_they_hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

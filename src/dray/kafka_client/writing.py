@@ -11,8 +11,8 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from dray.client.library import Options, settings, silent
-from dray.client.record import Outgoing
+from dray.kafka_client.library import Options, settings, silent
+from dray.kafka_client.record import Outgoing
 
 LARGEST_BYTES: Final = 100 << 20
 """Of one record: what a broker of Kafka takes in one request, on its defaults."""

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, TypeAlias
 
-from dray.client.link import CLIENT_ID
 from dray.errors import Invalid
+from dray.kafka_client.link import CLIENT_ID
 
 NAME: Final = "confluent_kafka"
 Options: TypeAlias = Mapping[str, str | int | bool]
@@ -40,7 +40,7 @@ def library() -> Iterator[None]:
 
 def silent() -> logging.Logger:
     """Where the library's own log goes: nowhere."""
-    logger = logging.getLogger("dray.client.library")
+    logger = logging.getLogger("dray.kafka_client.library")
     logger.propagate = False
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from dray.client.errors import NoBroker, check
-from dray.client.link import BrokerLink
 from dray.errors import NotFound, Unavailable
+from dray.kafka_client.errors import NoBroker, check
+from dray.kafka_client.link import BrokerLink
 from dray.servers.kafka.codes import ErrorCode
 from dray.servers.kafka.messages.find_coordinator import SCHEMA as FIND_COORDINATOR
 from dray.servers.kafka.messages.find_coordinator import FindCoordinatorRequest

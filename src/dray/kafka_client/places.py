@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
-from dray.client.cluster import EARLIEST, LATEST, Cluster, TopicPartition
 from dray.errors import Invalid
+from dray.kafka_client.cluster import EARLIEST, LATEST, Cluster, TopicPartition
 
 _OFFSET: Final = re.compile(r":([0-9]{1,18})")
 _MILLIS: Final = re.compile(r"@([0-9]{1,15})")

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from dray.client.cluster import Cluster
-from dray.client.errors import check
-from dray.client.link import BrokerLink
 from dray.errors import Invalid
+from dray.kafka_client.cluster import Cluster
+from dray.kafka_client.errors import check
+from dray.kafka_client.link import BrokerLink
 from dray.servers.kafka.messages.describe_configs import SCHEMA as DESCRIBE_CONFIGS
 from dray.servers.kafka.messages.describe_configs import (
     DescribeConfigsRequest,

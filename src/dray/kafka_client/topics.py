@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dray.client.cluster import PAUSE_S, TRIES, Cluster, TopicPartition
-from dray.client.configs import ConfigOwner, ConfigRow, describe_configs
-from dray.client.errors import NotServed, PartitionNotThere, TopicNotThere, TopicThere, check
-from dray.client.places import Extent, what_they_hold
 from dray.errors import Unavailable
+from dray.kafka_client.cluster import PAUSE_S, TRIES, Cluster, TopicPartition
+from dray.kafka_client.configs import ConfigOwner, ConfigRow, describe_configs
+from dray.kafka_client.errors import NotServed, PartitionNotThere, TopicNotThere, TopicThere, check
+from dray.kafka_client.places import Extent, what_they_hold
 from dray.servers.kafka.codec import ZERO_UUID
 from dray.servers.kafka.messages.create_partitions import SCHEMA as CREATE_PARTITIONS
 from dray.servers.kafka.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic

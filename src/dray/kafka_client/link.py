@@ -9,8 +9,8 @@ import struct
 from typing import Final, Self, TypeVar
 
 from dray import __version__
-from dray.client.errors import LostAnswer, NoBroker, NotServed
 from dray.errors import Unavailable
+from dray.kafka_client.errors import LostAnswer, NoBroker, NotServed
 from dray.servers.kafka.codec import Malformed, Message, Schema, decode, encode
 from dray.servers.kafka.messages.api_versions import SCHEMA as API_VERSIONS
 from dray.servers.kafka.messages.api_versions import ApiVersionsRequest

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dray.client.cluster import EARLIEST, LATEST, Cluster, TopicPartition
-from dray.client.errors import GroupInUse, NoSuchGroup, check
-from dray.client.link import BrokerLink
+from dray.kafka_client.cluster import EARLIEST, LATEST, Cluster, TopicPartition
+from dray.kafka_client.errors import GroupInUse, NoSuchGroup, check
+from dray.kafka_client.link import BrokerLink
 from dray.servers.kafka.codec import Malformed, decode
 from dray.servers.kafka.codes import ErrorCode
 from dray.servers.kafka.messages.consumer_group_describe import SCHEMA as CONSUMER_GROUP_DESCRIBE
