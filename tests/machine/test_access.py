@@ -18,7 +18,7 @@ from dray.machine.access import (
     Touch,
     TouchKeys,
 )
-from dray.machine.command import NotActive
+from dray.machine.command import MAX_TIME_MS, NotActive
 from dray.machine.recovery import renew
 from dray.machine.verdict import DONE, Refused, Why
 
@@ -67,12 +67,13 @@ def test_a_key_is_judged_by_the_time_of_the_log():
     """D-253: no wall clock makes a key last longer, or shorter"""
     tape = Tape(version=2)
     writer, keys = tape.open(), tape.machine.access
-    assert why(writer.do(key(expires_ms=NOW))) is Why.STATE
-    assert isinstance(writer.do(key(expires_ms=NOW + HOUR)), KeyCreated)
+    assert isinstance(writer.do(key(life_ms=HOUR)), KeyCreated)
+    assert isinstance(writer.do(key(2, life_ms=MAX_TIME_MS)), KeyCreated)
     writer.live(HOUR - 1)
     assert keys.find("00000001") is not None
     writer.live(1)
     assert keys.find("00000001") is None
+    assert keys.find("00000002") is not None
 
 
 def test_nothing_but_an_argon2id_hash_is_stored():
@@ -137,13 +138,13 @@ def test_in_a_log_that_begins_anew_nothing_of_a_key_lies_in_the_future():
     tape = Tape(version=2)
     writer, keys = tape.open(wall_ms=NOW), tape.machine.access
     writer.live(3 * 24 * HOUR)
-    writer.do(key(expires_ms=NOW + 365 * 24 * HOUR))
+    writer.do(key(life_ms=365 * 24 * HOUR))
     writer.do(TouchKeys(rows=(Touch(id="00000001", used_ms=NOW + 9 * 24 * HOUR),)))
     writer.do(RevokeKey(id="00000001"))
     renew(tape.machine, b"new-log-", NOW)
     found = keys.keys["00000001"]
     assert max(found.created_ms, found.used_ms, found.revoked_ms) <= NOW
-    assert found.expires_ms == NOW + 365 * 24 * HOUR
+    assert found.expires_ms > NOW + 365 * 24 * HOUR
     assert keys.find("00000001") is None
 
 
@@ -158,9 +159,10 @@ class Twin:
         known = self.keys.get(command.id)
         if known:
             return known["hash"] == command.hash and not known["revoked"]
-        if not command.hash.startswith("$argon2id$") or 0 < command.expires_ms <= now:
+        if not command.hash.startswith("$argon2id$"):
             return False
-        self.keys[command.id] = {"hash": command.hash, "expires": command.expires_ms, "used": 0, "revoked": False}
+        expires = now + command.life_ms if command.life_ms else 0
+        self.keys[command.id] = {"hash": command.hash, "expires": expires, "used": 0, "revoked": False}
         return True
 
     def revoke(self, key_id: str) -> bool:
@@ -197,8 +199,8 @@ def test_the_twin_agrees_after_any_history_and_a_checkpoint_loses_nothing(seed):
         number, now = dice.randrange(12), writer.time_ms
         match dice.randrange(6):
             case 0:
-                expires = dice.choice([0, 0, now, now + dice.randrange(1, HOUR)])
-                command = key(number, expires_ms=expires, hash=dice.choice([HASH, HASH + "2", "plain"]))
+                life_ms = dice.choice([0, 0, 1, dice.randrange(1, HOUR)])
+                command = key(number, life_ms=life_ms, hash=dice.choice([HASH, HASH + "2", "plain"]))
                 assert isinstance(writer.do(command), KeyCreated) == twin.make(command, now)
             case 1:
                 assert (writer.do(RevokeKey(id=f"{number:08d}")) == DONE) == twin.revoke(f"{number:08d}")

@@ -23,7 +23,7 @@ from typing import Annotated, ClassVar, Final, TypeAlias
 
 from msgspec import Meta
 
-from dray.machine.command import MAX_ROWS, Command, Count, Millis, Packed, Part, Text
+from dray.machine.command import MAX_ROWS, MAX_TIME_MS, Command, Count, Millis, Packed, Part, Text
 from dray.machine.head import Head
 from dray.machine.keys import Shape
 from dray.machine.names import SessionId
@@ -66,8 +66,8 @@ class CreateKey(Packed, frozen=True, kw_only=True):
     principal: Annotated[str, Meta(min_length=1, max_length=255)]
     role: Role
     hash: Annotated[str, Meta(min_length=1, max_length=255)]
-    expires_ms: Millis = 0
-    """A moment of machine time; 0: never."""
+    life_ms: Millis = 0
+    """Of machine time, from now on; 0: for ever."""
     actor: Text = ""
     request: Text = ""
 
@@ -75,7 +75,7 @@ class CreateKey(Packed, frozen=True, kw_only=True):
         """For people: no hash is shown (AK1)."""
         return {
             "id": self.id, "name": self.name, "principal": self.principal, "role": self.role.name, "hash": HIDDEN,
-            "expiresMs": self.expires_ms, "actor": self.actor, "request": self.request,
+            "lifeMs": self.life_ms, "actor": self.actor, "request": self.request,
         }  # fmt: skip
 
 
@@ -142,6 +142,7 @@ class ApiKey:
     hash: str
     created_ms: int
     expires_ms: int
+    """A moment of machine time; 0: never."""
     used_ms: int = 0
     """To the minute; 0: never."""
     revoked_ms: int = 0
@@ -212,13 +213,11 @@ class AccessKeys:
         if not command.hash.startswith(HASH_PREFIX):
             return refused(Why.MALFORMED, "a key is stored as an Argon2id hash")  # AK1
         now_ms = self._timeline.time_ms
-        if 0 < command.expires_ms <= now_ms:
-            return refused(Why.STATE, "the key would have expired already")
         if len(self.keys) >= MAX_KEYS and not self._make_room(now_ms):
             return refused(Why.LIMIT, "there are as many keys as there may be")
         self.keys[command.id] = ApiKey(
             id=command.id, name=command.name, principal=command.principal, role=command.role, hash=command.hash,
-            created_ms=now_ms, expires_ms=command.expires_ms,
+            created_ms=now_ms, expires_ms=min(now_ms + command.life_ms, MAX_TIME_MS) if command.life_ms else 0,
         )  # fmt: skip
         self.closed = True
         return KeyCreated(created_ms=now_ms)
