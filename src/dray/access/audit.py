@@ -40,6 +40,8 @@ FIRST: Final = "0" * 64
 FILE_BYTES: Final = 64 << 20
 MOST_KEPT: Final = 1_000
 """Lines that wait for a disk; more are never begun."""
+UNSURE_BYTES: Final = 1 << 20
+"""What at most may have been written since a sync that was seen to return."""
 _NAME: Final = re.compile(r"([0-9]{8})\.jsonl")
 _REPEATS: Final = 2 * MOST_KEPT
 
@@ -69,8 +71,8 @@ class ChainEnd:
     lines: int
     hash: str
     files: int
-    torn_bytes: int = 0
-    """Behind the last line of the last file: cut by a crash, never told to anybody."""
+    torn_bytes: int
+    """Behind the last line of the last file: what a crash or a full disk left, never told to anybody."""
 
 
 def link(number: int, before: str, deed: Deed) -> tuple[bytes, str]:
@@ -96,16 +98,32 @@ def check_chain(directory: Path, disk: Disk, *, last: bool = False) -> ChainEnd:
         Corrupt: a line was changed, dropped or inserted; it names the file and the line.
     """
     names = audit_files(directory, disk)
-    if last:
-        names = [name for name in names if disk.read(directory / name, 0, 1)][-1:]
-    reading = _Reading(anchored=not last)
-    torn = 0
-    for place, name in enumerate(names):
-        whole, _, rest = disk.read(directory / name).rpartition(b"\n")
-        for number, line in enumerate(whole.split(b"\n") if whole else (), 1):
+    files = _newest(directory, disk, names) if last else names
+    reading, torn = _Reading(anchored=not last), 0
+    for name in files:
+        lines, torn = _lines(disk.read(directory / name))
+        for number, line in enumerate(lines, 1):
             reading.take(line, name, number)
-        torn = len(rest) if place == len(names) - 1 else 0
     return ChainEnd(lines=reading.number, hash=reading.before, files=len(names), torn_bytes=torn)
+
+
+def _newest(directory: Path, disk: Disk, names: list[str]) -> list[str]:
+    """The last file that has a line, and those behind it: a crash may have left them empty or cut."""
+    for place in range(len(names) - 1, -1, -1):
+        if disk.size(directory / names[place]) and _lines(disk.read(directory / names[place]))[0]:
+            return names[place:]
+    return []
+
+
+def _lines(content: bytes) -> tuple[list[bytes], int]:
+    """The lines of a file, and how many bytes behind them a crash or a full disk left.
+
+    Those were never told to anybody. A crash leaves a line that was cut, or zeros where pages were not written;
+    nothing is appended behind them, for the next file begins there.
+    """
+    zeros = content.find(b"\0")
+    whole = content[: content.rfind(b"\n", 0, len(content) if zeros < 0 else zeros) + 1]
+    return whole.split(b"\n")[:-1], len(content) - len(whole)
 
 
 def audit_files(directory: Path, disk: Disk) -> list[str]:
@@ -162,7 +180,9 @@ class AuditFile:
         self._names = audit_files(self._directory, self._disk)
         if self._names and not end.torn_bytes:
             path = self._directory / self._names[-1]
-            self._file, self._size = self._disk.open(path), self._disk.size(path) or 0
+            self._size = self._disk.size(path) or 0
+            self._disk.write_again(path, max(0, self._size - UNSURE_BYTES))  # nobody knows of its last sync (D2)
+            self._file = self._disk.open(path)
         return end.torn_bytes
 
     def write(self, lines: bytes) -> None:
@@ -180,23 +200,11 @@ class AuditFile:
 
     def _begin(self) -> None:
         self.close()
-        if self._names and (torn := self._torn(self._names[-1])):
-            path = self._directory / self._names[-1]
-            file = self._disk.open(path)
-            try:
-                file.truncate((self._disk.size(path) or 0) - torn)
-                file.sync()
-            finally:
-                file.close()
         number = int(self._names[-1].partition(".")[0]) + 1 if self._names else 1
         name = f"{number:08d}.jsonl"
-        self._disk.remove(self._directory / name)  # begun and never written
         self._file, self._size = self._disk.create(self._directory / name), 0
-        self._disk.sync_dir(self._directory)
         self._names.append(name)
-
-    def _torn(self, name: str) -> int:
-        return len(self._disk.read(self._directory / name).rpartition(b"\n")[2])
+        self._disk.sync_dir(self._directory)
 
     def close(self) -> None:
         if self._file is not None:
@@ -286,6 +294,5 @@ class Audit:
 def deeds(directory: Path, disk: Disk) -> Iterator[dict[str, str | int]]:
     """Every line, as it stands, of a chain that was checked."""
     for name in audit_files(directory, disk):
-        whole = disk.read(directory / name).rpartition(b"\n")[0]
-        for line in whole.split(b"\n") if whole else ():
+        for line in _lines(disk.read(directory / name))[0]:
             yield json.loads(line)
