@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dray.pipeline.compactor import worker
 from dray.pipeline.compactor.job import pack, run_job
 from dray.pipeline.compactor.worker import write_files
 from dray.tables.due import DueRules
@@ -206,6 +207,19 @@ def test_a_damaged_object_fails_its_own_stream_alone_and_says_why(broker, topic)
     assert "CRC" in reason
     wrong.write_bytes(whole)
     assert compact(broker)[damaged].records == 100
+
+
+def test_a_disk_that_is_full_in_the_middle_of_a_job_loses_nothing(broker, topic, monkeypatch):
+    """R-160, CP2: said with the reason; when there is room again everything is compacted."""
+    rows = consumed(broker.bootstrap, topic, 3)
+    with monkeypatch.context() as patched:
+        patched.setattr(worker.tempfile, "TemporaryFile", lambda: open("/dev/full", "w+b"))  # noqa: SIM115
+        tally = compact(broker, topic=topic)[topic]
+    assert len(tally.failures) == 3
+    assert all("No space left" in reason for reason in tally.failures)
+    assert consumed(broker.bootstrap, topic, 3) == rows
+    assert not compact(broker, topic=topic)[topic].failures
+    assert table_of(broker, topic) == rows == consumed(broker.bootstrap, topic, 3)
 
 
 def test_while_the_catalog_is_down_nothing_is_lost_and_afterwards_nothing_is_doubled(broker, topic):

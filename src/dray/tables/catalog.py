@@ -11,7 +11,7 @@ from typing import Final
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.rest import RestCatalog
-from requests import PreparedRequest, Response
+from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
 
 from dray.tables.errors import BadCatalog
@@ -33,7 +33,7 @@ def open_catalog(kind: str, directory: Path, store: BoundStore) -> Catalog:
     """
     given = {"py-io-impl": IMPLEMENTATION, STORE: store.key, "warehouse": store.location_of(PLACE)}
     try:
-        catalog = load_catalog(NAME, **given, **_properties(kind, directory))
+        catalog = _open(given | dict(_properties(kind, directory)))
     except Exception as error:  # each kind of catalog raises its own, and all mean the same here
         raise BadCatalog(
             "the catalog cannot be opened: correct table.catalog", catalog=kind, reason=str(error)[:200]
@@ -41,6 +41,12 @@ def open_catalog(kind: str, directory: Path, store: BoundStore) -> Catalog:
     if isinstance(catalog, RestCatalog):
         _limit(catalog)
     return catalog
+
+
+def _open(properties: Mapping[str, str]) -> Catalog:
+    if properties.get("type") == "rest":
+        return _LimitedCatalog(NAME, **properties)
+    return load_catalog(NAME, **properties)
 
 
 def is_lower_casing(catalog: Catalog) -> bool:
@@ -64,6 +70,16 @@ def _limit(catalog: RestCatalog) -> None:
     """No request waits for ever; the library sets no limit."""
     for scheme in ("http://", "https://"):
         catalog._session.mount(scheme, _Limited())
+
+
+class _LimitedCatalog(RestCatalog):
+    """Asks for nothing without a limit, not even for its configuration."""
+
+    def _create_session(self) -> Session:
+        session = super()._create_session()
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, _Limited())
+        return session
 
 
 class _Limited(HTTPAdapter):
