@@ -24,7 +24,9 @@ from dray.node.reaching import reach
 from dray.objects.files import FileObjects
 from dray.offload import InlineOffload, ThreadOffload
 from dray.pipeline.compactor.cycle import Compactor, TopicTally
+from dray.pipeline.compactor.rebuild import Rebuilder
 from dray.pipeline.compactor.saga import Saga
+from dray.pipeline.compactor.standing import StandingTables
 from dray.pipeline.compactor.upkeep import Upkeep
 from dray.pipeline.compactor.worker import FileJob, JobOutcome, write_files
 from dray.pipeline.opening import effects, read_directory
@@ -58,6 +60,8 @@ class Running:
     replicas: dict[int, Replica]
     upkeep: Upkeep
     cluster_id: str
+    standing: StandingTables
+    rebuilder: Rebuilder
 
     async def cycle(self, topic: str | None = None) -> dict[str, TopicTally]:
         return await self.compactor.run(topic)
@@ -87,7 +91,13 @@ def rows_of(topic: str, table: pa.Table) -> list[Row]:
 
 @asynccontextmanager
 async def compactor(
-    directory: Path, run_jobs=None, rules: DueRules = ALL, *, keep: bool = False, rewriting: RewriteRules | None = None
+    directory: Path,
+    run_jobs=None,
+    rules: DueRules = ALL,
+    *,
+    keep: bool = False,
+    rewriting: RewriteRules | None = None,
+    keep_rows: bool = False,
 ) -> AsyncIterator[Running]:
     """One on the log of a directory, beside its broker or with none."""
     found, identity = read_directory(str(directory))
@@ -106,12 +116,14 @@ async def compactor(
         store = stack.enter_context(bound_store(address, objects))
         tables = TopicTables(open_catalog("sqlite", found.root, store), store, SystemEntropy())
         offload = ThreadOffload(4)
+        rebuilder = Rebuilder(replicas, tables, offload, SystemEntropy(), identity.cluster_id, keep=keep_rows)
+        standing = StandingTables(replicas, tables, offload, SystemClock(), identity.cluster_id, rebuilder)
         made = Compactor(
             replicas, Saga(replicas, await objects(), tables=True), tables, run_jobs or without_spark(address), rules,
-            SystemClock(), offload, 1 << 40, identity.cluster_id, rewriting,
+            SystemClock(), offload, 1 << 40, identity.cluster_id, rewriting, standing, rebuilder,
         )  # fmt: skip
-        upkeep = Upkeep(replicas, tables, offload, identity.cluster_id, keep=keep)
-        yield Running(made, tables, replicas, upkeep, identity.cluster_id)
+        upkeep = Upkeep(replicas, tables, offload, identity.cluster_id, standing, keep=keep, keep_rows=keep_rows)
+        yield Running(made, tables, replicas, upkeep, identity.cluster_id, standing, rebuilder)
 
 
 class Died(BaseException):
