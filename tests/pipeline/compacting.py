@@ -1,7 +1,8 @@
 """A compactor for tests: the real one, on the log of a running broker; only Spark may be left out.
 
 As a process, `python -m tests.pipeline.compacting DIRECTORY STEP TOPIC`, it kills itself when it comes to that step:
-before or after each effect, as `before:Swap` or `after:commit`.
+before or after each effect, as `before:Swap` or `after:commit`. With `stop` as a fourth word it falls asleep there
+instead, until somebody continues it, and then goes on with its cycle as if nothing had happened.
 """
 
 import asyncio
@@ -36,7 +37,8 @@ from dray.tables.table import TableOwner, TopicTables
 from tests.pipeline.parts import Row
 
 ALL = DueRules(age_ms=0, size=0, file_size=128 << 20)
-STEPS = ("CreateTask", "files", "FilesWritten", "commit", "TableCommitted", "Swap", "FinishTask")
+STEPS = ("CreateTask", "files", "FilesWritten", "commit", "send", "TableCommitted", "Swap", "FinishTask")
+"""`commit` is a change of a table, with its looks at it; `send` the one call of the catalog in it."""
 
 
 def without_spark(address: str) -> Callable[[Sequence[FileJob]], list[JobOutcome]]:
@@ -86,7 +88,7 @@ def rows_of(topic: str, table: pa.Table) -> list[Row]:
 
 @asynccontextmanager
 async def compactor(
-    directory: Path, run_jobs=None, rules: DueRules = ALL, *, keep: bool = False
+    directory: Path, run_jobs=None, rules: DueRules = ALL, *, keep: bool = False, catalog: str = "sqlite"
 ) -> AsyncIterator[Running]:
     """One on the log of a directory, beside its broker or with none."""
     found, identity = read_directory(str(directory))
@@ -103,7 +105,7 @@ async def compactor(
             stack.push_async_callback(replica.close_session)
             replicas[domain] = replica
         store = stack.enter_context(bound_store(address, objects))
-        tables = TopicTables(open_catalog("sqlite", found.root, store), store, SystemEntropy())
+        tables = TopicTables(open_catalog(catalog, found.root, store), store, SystemEntropy())
         offload = ThreadOffload(4)
         made = Compactor(
             replicas, Saga(replicas, await objects(), tables=True), tables, run_jobs or without_spark(address), rules,
@@ -119,6 +121,12 @@ class Died(BaseException):
 
 def die_indeed() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def sleep_once() -> Callable[[], None]:
+    """Stops the whole process, the first time it is called."""
+    numbers = [signal.SIGSTOP]
+    return lambda: os.kill(os.getpid(), numbers.pop()) if numbers else None
 
 
 def arm(running: Running, step: str, die: Callable[[], None]) -> None:
@@ -138,6 +146,7 @@ def arm(running: Running, step: str, die: Callable[[], None]) -> None:
 
     running.compactor._run_jobs = around("files", running.compactor._run_jobs)
     running.tables.commit = around("commit", running.tables.commit)
+    running.tables.catalog.commit_table = around("send", running.tables.catalog.commit_table)
     for replica in running.replicas.values():
         replica.propose = _dying(replica.propose, when, what, die)
 
@@ -155,9 +164,9 @@ def _dying(propose, when: str, what: str, die: Callable[[], None]):
     return call
 
 
-async def main(directory: str, step: str, topic: str) -> None:
+async def main(directory: str, step: str, topic: str, what: str = "die") -> None:
     async with compactor(Path(directory)) as running:
-        arm(running, step, die_indeed)
+        arm(running, step, sleep_once() if what == "stop" else die_indeed)
         await running.cycle(topic)
 
 
