@@ -96,9 +96,7 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
         plane, catalog = opened.plane, opened.plane.domains.catalog
         built = await stack.enter_async_context(run_services(plane, service_settings(config)))
         services = _kafka_services(config, built, ports.advertised)
-        registration = registration_of(
-            config.get(BrokerSettings), ports.advertised, plane.clock, ports.grpc_advertised
-        )
+        registration = registration_of(config.get(BrokerSettings), ports.advertised, plane.clock, ports.grpc_advertised)
         await register(catalog, registration)  # RG2: before anybody can ask
         known = plane.watch.start("registration", lambda: keep_registered(catalog, registration))
         stack.push_async_callback(plane.watch.stop, known)
@@ -111,7 +109,7 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
         server = await _start_kafka(stack, config, services, plane, ports.kafka)
         stopping = asyncio.Event()
         await _start_http(stack, config, opened, made.pools, ports.http, stopping)
-        stops = [server.stop]
+        stops: list[Callable[[], Awaitable[None]]] = [server.stop]
         if ports.grpc is not None:
             stops.append(await _start_grpc(stack, config, built, ports.grpc))
         stack.push_async_callback(_drain, stops, services.produce)
