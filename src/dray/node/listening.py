@@ -38,6 +38,8 @@ class Ports:
     advertised: HostPort
     """Where Kafka clients are told to connect."""
     http: Taken
+    told_http: HostPort
+    """Where clients of the API are sent."""
 
 
 def take_ports(stack: AsyncExitStack, kafka: KafkaSettings, http: HttpSettings) -> Ports:
@@ -48,7 +50,8 @@ def take_ports(stack: AsyncExitStack, kafka: KafkaSettings, http: HttpSettings) 
     told = advertised(at, kafka.advertise)
     if at.is_wildcard and kafka.advertise is None:
         logger().warning(telemetry.ADVERTISED, host=told.host, port=told.port)
-    return Ports(kafka=taken, advertised=told, http=on_http)
+    told_http = advertised(on_http.address, http.advertise, "http.advertise")
+    return Ports(kafka=taken, advertised=told, http=on_http, told_http=told_http)
 
 
 def take_http(stack: AsyncExitStack, http: HttpSettings) -> Taken:

@@ -18,17 +18,21 @@ from dray.replica.wakeups import CATALOG
 from dray.telemetry import logger
 
 LISTENER: Final = "client"
+HTTP: Final = "http"
 WITHDRAW_S: Final = 3.0
 """What a stop gives the log for the news."""
 
 
-def registration_of(settings: BrokerSettings, told: HostPort, clock: Clock) -> RegisterBroker:
+def registration_of(
+    settings: BrokerSettings, told: HostPort, clock: Clock, http: HostPort | None = None
+) -> RegisterBroker:
     """What the cluster is told: where clients reach this broker."""
+    others = () if http is None else (Listener(name=HTTP, host=http.host, port=http.port),)
     return RegisterBroker(
         broker_id=settings.id,
         zone=settings.zone,
         rack=settings.rack or settings.zone,
-        listeners=(Listener(name=LISTENER, host=told.host, port=told.port),),
+        listeners=(Listener(name=LISTENER, host=told.host, port=told.port), *others),
         started_ms=clock.wall_ms(),
         build=dray.__version__,
     )
