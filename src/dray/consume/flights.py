@@ -23,8 +23,6 @@ class Flight:
 
     cursor: int
     """The first offset that was never handed out."""
-    position: int
-    """Where the group was when it was looked at last."""
     leased: dict[int, int] = field(default_factory=dict)
     """Offsets, and when they may be handed out again, on the boot clock."""
     again: dict[int, int] = field(default_factory=dict)
@@ -36,13 +34,14 @@ class Flight:
 
     def look(self, position: int, acks: Acks) -> None:
         """Take over what the log says of the group."""
-        if position < self.position:  # somebody set the group back
-            self.cursor, self.leased, self.again = position, {}, {}
-        self.position = position
         self.cursor = max(self.cursor, position)
         for held in (self.leased, self.again):
             for offset in [one for one in held if one < position or acks.covers(one)]:
                 del held[offset]  # CO4, W-23
+        settled = sum(max(0, min(end, self.cursor) - start) for start, end in acks.ranges)
+        if settled + len(self.leased) + len(self.again) < self.cursor - position:
+            # Somebody committed another offset: what was settled is not any more (CO5).
+            self.cursor, self.leased, self.again = position, {}, {}
 
     def expired(self, now_ns: int) -> list[int]:
         """Leases that have passed."""

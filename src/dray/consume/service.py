@@ -231,6 +231,7 @@ class ConsumeService:
             return None
         record = await self._read_one(topic, partition, offset)
         if record is None:
+            await self._skip(topic, group, partition, offset, offset + 1)
             flight.settle(offset, offset + 1)
             return None
         return Handed(partition=partition, record=record, attempts=attempts)
@@ -282,7 +283,7 @@ class ConsumeService:
         self._flights.move_to_end(key)
         for partition in range(len(found.partitions), topic.visible):
             position, _ = self._acks.position(group, topic, partition)
-            found.partitions.append(Flight(cursor=position, position=position))
+            found.partitions.append(Flight(cursor=position))
         return found
 
     async def _sync(self, topic: Topic, group: str) -> None:

@@ -19,7 +19,7 @@ from dray.produce.publishing import Publisher
 from dray.routing.service import Routing
 from dray.servers.http.bodies import Bodies
 from dray.servers.http.consume import ConsumeApi
-from dray.servers.http.endpoint import AnyEndpoint, routes_of
+from dray.servers.http.endpoint import Endpoint, routes_of
 from dray.servers.http.errors import BadRequest, failure
 from dray.servers.http.gate import Gate, OpenGate
 from dray.servers.http.homes import HttpHomes
@@ -45,7 +45,7 @@ class ApiServices:
     offload: Offload
 
 
-def endpoints_of(services: ApiServices) -> list[AnyEndpoint]:
+def endpoints_of(services: ApiServices) -> list[Endpoint]:
     """All that can be asked."""
     waiting = Waiting()
     streams = TopicsApi(

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from dray.consume.service import ConsumeService, Wanted
 from dray.machine.acks import MAX_RANGES, Span
-from dray.servers.http.endpoint import AnyEndpoint, Call, Endpoint, NoBody, NoQuery
+from dray.servers.http.endpoint import Call, Endpoint, NoBody, NoQuery, endpoint
 from dray.servers.http.errors import BadRequest
 from dray.servers.http.homes import HttpHomes
 from dray.servers.http.records import Form, RecordOut, told
@@ -52,8 +52,8 @@ class AckOneIn(In, frozen=True, kw_only=True):
     """Records of one partition that are done."""
 
     partition: PartitionNumber
-    offsets: Annotated[list[Offset], Meta(max_length=MAX_RANGES)] = []
-    ranges: Annotated[list[SpanIn], Meta(max_length=MAX_RANGES)] = []
+    offsets: Annotated[list[Offset], Meta(max_length=MAX_RANGES)] = msgspec.field(default_factory=list)
+    ranges: Annotated[list[SpanIn], Meta(max_length=MAX_RANGES)] = msgspec.field(default_factory=list)
 
 
 class AckIn(In, frozen=True, kw_only=True):
@@ -110,18 +110,18 @@ class ConsumeApi:
     homes: HttpHomes
     waiting: Waiting
 
-    def endpoints(self) -> list[AnyEndpoint]:
+    def endpoints(self) -> list[Endpoint]:
         return [
-            Endpoint(
+            endpoint(
                 method="GET", path="/topics/{topic}/consume", action="topic.consume", handle=self.consume,
-                query=ConsumeQuery, body=NoBody, gives=ConsumedOut, statuses=(307, 404, 409, 429, 504), streams=True,
+                query=ConsumeQuery, body=NoBody, gives=ConsumedOut, statuses=(307, 404, 409, 429, 504), lines=True,
                 summary="Records that the group has not settled, for the time of a lease.",
             ),
-            Endpoint(
+            endpoint(
                 method="POST", path="/topics/{topic}/ack", action="topic.consume", handle=self.ack, query=NoQuery,
                 body=AckIn, gives=AckedOut, statuses=(404, 409), summary="Records are done.",
             ),
-            Endpoint(
+            endpoint(
                 method="POST", path="/topics/{topic}/nack", action="topic.consume", handle=self.nack, query=NoQuery,
                 body=NackIn, gives=NackedOut, statuses=(307, 404, 409), summary="Records failed.",
             ),

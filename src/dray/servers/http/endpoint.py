@@ -12,7 +12,7 @@ Invariants
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar, cast
 
 import msgspec
 from starlette.requests import Request
@@ -26,8 +26,8 @@ from dray.servers.http.bodies import Bodies
 from dray.servers.http.errors import JSON, BadRequest, failure
 from dray.servers.http.gate import Asker, Gate
 
-B = TypeVar("B")
-Q = TypeVar("Q")
+B = TypeVar("B", bound=msgspec.Struct)
+Q = TypeVar("Q", bound=msgspec.Struct)
 
 
 class NoBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,8 +58,11 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+Handler: TypeAlias = Callable[[Call[msgspec.Struct, msgspec.Struct]], Awaitable[object]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint(Generic[Q, B]):
+class Endpoint:
     """What can be asked under one path with one method."""
 
     method: str
@@ -67,34 +70,54 @@ class Endpoint(Generic[Q, B]):
     """With `{name}` where values stand."""
     action: str
     """What it does, by the name that rights and the audit have."""
-    handle: Callable[[Call[Q, B]], Awaitable[object]]
-    query: type[Q]
-    body: type[B]
-    gives: type
+    handle: Handler
+    query: type[msgspec.Struct]
+    body: type[msgspec.Struct]
+    gives: type[msgspec.Struct] | None
+    """None: nothing, with status 204."""
     summary: str
     statuses: Sequence[int] = ()
     """Which it may have besides those that every endpoint has."""
-    created: int = 200
-    streams: bool = False
-    """It answers with lines."""
+    lines: bool = False
+    """It may answer with lines of JSON."""
     named_in: str = ""
-    """The field of the body that names the resource; else it is in the path."""
+    """The field of the body, or of its items, that names what it is about; else that is in the path."""
 
     @property
     def has_body(self) -> bool:
         return self.body is not NoBody
 
 
-AnyEndpoint: TypeAlias = Endpoint  # type: ignore[type-arg]  # of whatever query and body
+def endpoint(
+    *,
+    method: str,
+    path: str,
+    action: str,
+    handle: Callable[[Call[Q, B]], Awaitable[object]],
+    query: type[Q],
+    body: type[B],
+    gives: type[msgspec.Struct] | None,
+    summary: str,
+    statuses: Sequence[int] = (),
+    lines: bool = False,
+    named_in: str = "",
+) -> Endpoint:
+    """An endpoint whose handler takes what it says that it takes."""
+    return Endpoint(
+        method=method, path=path, action=action, handle=cast("Handler", handle), query=query, body=body, gives=gives,
+        summary=summary, statuses=statuses, lines=lines, named_in=named_in,
+    )  # fmt: skip
+
+
 COMMON: Final = (400, 401, 403, 405, 500, 503)
 WITH_BODY: Final = (408, 413, 415, 429, 504)
 
 
-def routes_of(endpoints: Sequence[AnyEndpoint], gate: Gate, bodies: Bodies) -> list[Route]:
+def routes_of(endpoints: Sequence[Endpoint], gate: Gate, bodies: Bodies) -> list[Route]:
     """One route for each path, which knows all its methods (HP1)."""
-    by_path: dict[str, dict[str, AnyEndpoint]] = {}
-    for endpoint in endpoints:
-        by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
+    by_path: dict[str, dict[str, Endpoint]] = {}
+    for one in endpoints:
+        by_path.setdefault(one.path, {})[one.method] = one
     # `{topic}:purge` is a path of its own: it comes before `{topic}`, which would match it.
     ordered = sorted(by_path.items(), key=lambda item: (":" not in item[0], item[0]))
     return [Route(path, _Path(methods, gate, bodies)) for path, methods in ordered]
@@ -103,7 +126,7 @@ def routes_of(endpoints: Sequence[AnyEndpoint], gate: Gate, bodies: Bodies) -> l
 class _Path:
     """Everything that can be asked under one path."""
 
-    def __init__(self, methods: Mapping[str, AnyEndpoint], gate: Gate, bodies: Bodies) -> None:
+    def __init__(self, methods: Mapping[str, Endpoint], gate: Gate, bodies: Bodies) -> None:
         self._methods = methods
         self._gate = gate
         self._bodies = bodies
@@ -118,36 +141,36 @@ class _Path:
     async def _answer(self, request: Request) -> Response:
         if request.method == "OPTIONS":
             return Response(status_code=204, headers={"allow": self._allowed})
-        endpoint = self._methods.get("GET" if request.method == "HEAD" else request.method)
-        if endpoint is None:
+        found = self._methods.get("GET" if request.method == "HEAD" else request.method)
+        if found is None:
             refused = failure(BadRequest("this path has no such method", status=405, allowed=self._allowed))
             refused.headers["allow"] = self._allowed
             return refused
         try:
-            given = await self._handle(endpoint, request)
+            given = await self._handle(found, request)
         except DrayError as error:
             response = failure(error)
         except Exception as error:  # a bug in one endpoint is told, and stops nobody else
-            names.logger().error(telemetry.BROKEN, path=endpoint.path, error=repr(error))
+            names.logger().error(telemetry.BROKEN, path=found.path, error=repr(error))
             response = failure(DrayError("the request met a bug of the broker: please report it"))
         else:
-            response = _response(endpoint, given)
-        telemetry.REQUESTS.labels(endpoint.path, request.method, str(response.status_code)).inc()
+            response = _response(given)
+        telemetry.REQUESTS.labels(found.path, request.method, str(response.status_code)).inc()
         return response
 
-    async def _handle(self, endpoint: AnyEndpoint, request: Request) -> object:
+    async def _handle(self, asked: Endpoint, request: Request) -> object:
         asker = await self._gate.admit(request)  # HG1
         path = {name: str(value) for name, value in request.path_params.items()}
-        if not endpoint.named_in:
-            self._gate.allow(asker, endpoint.action, path.get("topic", ""))
-        query = _query(request, endpoint.query)
+        if not asked.named_in:
+            self._gate.allow(asker, asked.action, path.get("topic", ""))
+        query = _query(request, asked.query)
         body: msgspec.Struct = NoBody()
-        if endpoint.has_body:
-            body = await self._bodies.read(request, endpoint.body)
-        if endpoint.named_in:
-            for name in names_in(body, endpoint.named_in):
-                self._gate.allow(asker, endpoint.action, name)
-        return await endpoint.handle(Call(asker=asker, path=path, query=query, body=body, request=request))
+        if asked.has_body:
+            body = await self._bodies.read(request, asked.body)
+        if asked.named_in:
+            for name in names_in(body, asked.named_in):
+                self._gate.allow(asker, asked.action, name)
+        return await asked.handle(Call(asker=asker, path=path, query=query, body=body, request=request))
 
 
 def names_in(body: msgspec.Struct, field_name: str) -> list[str]:
@@ -169,11 +192,11 @@ def _query(request: Request, kind: type[Q]) -> Q:
         raise BadRequest(f"the query does not fit: {str(bad)[:500]}") from bad
 
 
-def _response(endpoint: AnyEndpoint, given: object) -> Response:
+def _response(given: object) -> Response:
     if isinstance(given, Response):
         return given
     if isinstance(given, Reply):
         return Response(msgspec.json.encode(given.value), given.status, dict(given.headers), JSON)
     if given is None:
         return Response(status_code=204)
-    return Response(msgspec.json.encode(given), endpoint.created, media_type=JSON)
+    return Response(msgspec.json.encode(given), media_type=JSON)

@@ -30,7 +30,7 @@ class RecordIn(In, frozen=True, kw_only=True):
     value: bytes | None = None
     value_text: str | None = None
     value_json: msgspec.Raw | UnsetType = UNSET
-    headers: Annotated[list[HeaderIn], Meta(max_length=1_000)] = []
+    headers: Annotated[list[HeaderIn], Meta(max_length=1_000)] = msgspec.field(default_factory=list)
     timestamp: Time | None = None
 
 
@@ -55,7 +55,7 @@ class RecordOut(Out, frozen=True, kw_only=True):
     value: bytes | None = None
     value_text: str | None = None
     value_json: msgspec.Raw | UnsetType = UNSET
-    headers: list[HeaderOut] = []
+    headers: list[HeaderOut] = msgspec.field(default_factory=list)
     partition: int | UnsetType = UNSET
     attempts: int | UnsetType = UNSET
     """How often it has failed."""

@@ -6,6 +6,7 @@ The version of a partition is its end: the offset that the next record gets.
 from dataclasses import dataclass
 from typing import Annotated, Final
 
+import msgspec
 from msgspec import Meta
 from starlette.requests import Request
 
@@ -14,7 +15,7 @@ from dray.fetch.reading import RecordReads
 from dray.machine.topics import Topic
 from dray.produce.publishing import Published, Publisher, RecordToPublish
 from dray.records import NewRecord
-from dray.servers.http.endpoint import AnyEndpoint, Call, Endpoint, NoBody, NoQuery, Reply
+from dray.servers.http.endpoint import Call, Endpoint, NoBody, NoQuery, Reply, endpoint
 from dray.servers.http.errors import BadRequest, ErrorBody, body_of
 from dray.servers.http.records import MAX_RECORDS, Form, PlacedRecordIn, RecordIn, RecordOut, new_record, told
 from dray.servers.http.values import Duration, In, Int64, Offset, Out, PartitionNumber, seconds
@@ -36,7 +37,7 @@ class BatchIn(In, frozen=True, kw_only=True):
     """Records to publish all at once, or not at all."""
 
     records: Annotated[list[PlacedRecordIn], Meta(min_length=1, max_length=MAX_RECORDS)]
-    expected_versions: dict[PartitionNumber, Offset] = {}
+    expected_versions: dict[PartitionNumber, Offset] = msgspec.field(default_factory=dict)
     txn_id: TxnId | None = None
 
 
@@ -109,30 +110,30 @@ class TopicsApi:
     waiting: Waiting
     clock: Clock
 
-    def endpoints(self) -> list[AnyEndpoint]:
+    def endpoints(self) -> list[Endpoint]:
         records = "/topics/{topic}/partitions/{partition}/records"
         return [
-            Endpoint(
+            endpoint(
                 method="POST", path="/topics/{topic}/records", action="topic.produce", handle=self.publish,
                 query=NoQuery, body=PublishIn, gives=PublishedListOut, statuses=(404, 409),
                 summary="Publish records, each for itself.",
             ),
-            Endpoint(
+            endpoint(
                 method="POST", path="/topics/{topic}/records:batch", action="topic.produce", handle=self.batch,
                 query=NoQuery, body=BatchIn, gives=PublishedListOut, statuses=(404, 409, 501),
                 summary="Publish records to partitions of one domain, all or none.",
             ),
-            Endpoint(
+            endpoint(
                 method="GET", path="/topics/{topic}/partitions/{partition}", action="topic.describe",
                 handle=self.partition, query=NoQuery, body=NoBody, gives=PartitionOut, statuses=(404,),
                 summary="The log start and the version of a partition.",
             ),
-            Endpoint(
+            endpoint(
                 method="POST", path=records, action="topic.produce", handle=self.append, query=NoQuery,
                 body=AppendIn, gives=AppendedOut, statuses=(404, 409, 501),
                 summary="Publish records to a partition, at an expected version or once for a transaction.",
             ),
-            Endpoint(
+            endpoint(
                 method="GET", path=records, action="topic.fetch", handle=self.read, query=ReadQuery, body=NoBody,
                 gives=RecordsOut, statuses=(404, 410, 416, 429),
                 summary="Read records of a partition, perhaps as of a version: the same bytes each time.",
