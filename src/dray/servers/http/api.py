@@ -16,12 +16,15 @@ from dray.fetch.reading import RecordReads
 from dray.heaps.service import HeapService
 from dray.offload import Offload
 from dray.produce.publishing import Publisher
+from dray.replica.domains import Domains
 from dray.routing.service import Routing
 from dray.servers.http.bodies import Bodies
 from dray.servers.http.consume import ConsumeApi
 from dray.servers.http.endpoint import Endpoint, routes_of
 from dray.servers.http.errors import BadRequest, failure
 from dray.servers.http.gate import Gate, OpenGate
+from dray.servers.http.heap_messages import MessagesApi
+from dray.servers.http.heaps import HeapsApi
 from dray.servers.http.homes import HttpHomes
 from dray.servers.http.settings import HttpSettings
 from dray.servers.http.topics import TopicsApi
@@ -40,12 +43,15 @@ class ApiServices:
     reads: RecordReads
     consume: ConsumeService
     heaps: HeapService
+    domains: Domains
     routing: Routing
     clock: Clock
     offload: Offload
+    durability: str
+    """What an answer means: `synced` or `memory`."""
 
 
-def endpoints_of(services: ApiServices) -> list[Endpoint]:
+def endpoints_of(services: ApiServices, gate: Gate) -> list[Endpoint]:
     """All that can be asked."""
     waiting = Waiting()
     streams = TopicsApi(
@@ -55,7 +61,9 @@ def endpoints_of(services: ApiServices) -> list[Endpoint]:
     consume = ConsumeApi(
         topics=services.topics, consuming=services.consume, homes=HttpHomes(services.routing), waiting=waiting
     )
-    return [*streams.endpoints(), *consume.endpoints()]
+    heaps = HeapsApi(heaps=services.heaps, gate=gate, clock=services.clock, durability=services.durability)
+    messages = MessagesApi(heaps=services.heaps, domains=services.domains, waiting=waiting, clock=services.clock)
+    return [*heaps.endpoints(), *messages.endpoints(), *streams.endpoints(), *consume.endpoints()]
 
 
 def make_api(services: ApiServices, settings: HttpSettings, gate: Gate | None = None) -> Starlette:
@@ -64,7 +72,8 @@ def make_api(services: ApiServices, settings: HttpSettings, gate: Gate | None = 
         services.offload, max_bytes=int(settings.max_body), timeout_s=settings.body_timeout.total_seconds(),
         budget_bytes=int(settings.body_budget),
     )  # fmt: skip
-    routes: list[Route] = routes_of(endpoints_of(services), gate or OpenGate(), bodies)
+    guard = gate or OpenGate()
+    routes: list[Route] = routes_of(endpoints_of(services, guard), guard, bodies)
     handlers: dict[int | type[Exception], ExceptionHandler] = {404: _nowhere, 500: _broken}
     return Starlette(routes=routes, exception_handlers=handlers)
 

@@ -162,7 +162,7 @@ class _Path:
         asker = await self._gate.admit(request)  # HG1
         path = {name: str(value) for name, value in request.path_params.items()}
         if not asked.named_in:
-            self._gate.allow(asker, asked.action, path.get("topic", ""))
+            self._gate.allow(asker, asked.action, path.get("topic") or request.query_params.get("topic", ""))
         query = _query(request, asked.query)
         body: msgspec.Struct = NoBody()
         if asked.has_body:
