@@ -21,17 +21,19 @@ from dray.routing.service import Routing
 from dray.servers.http.bodies import Bodies
 from dray.servers.http.consume import ConsumeApi
 from dray.servers.http.endpoint import Endpoint, routes_of
-from dray.servers.http.errors import BadRequest, failure
+from dray.servers.http.errors import JSON, BadRequest, failure
 from dray.servers.http.gate import Gate, OpenGate
 from dray.servers.http.heap_messages import MessagesApi
 from dray.servers.http.heaps import HeapsApi
 from dray.servers.http.homes import HttpHomes
+from dray.servers.http.openapi import openapi_of
 from dray.servers.http.settings import HttpSettings
 from dray.servers.http.topics import TopicsApi
 from dray.servers.http.waiting import Waiting
 from dray.topics.service import TopicService
 
 PREFIX: Final = "/v1"
+OPENAPI: Final = "/openapi.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,13 @@ def make_api(services: ApiServices, settings: HttpSettings, gate: Gate | None = 
         budget_bytes=int(settings.body_budget),
     )  # fmt: skip
     guard = gate or OpenGate()
-    routes: list[Route] = routes_of(endpoints_of(services, guard), guard, bodies)
+    endpoints = endpoints_of(services, guard)
+    described = openapi_of(endpoints, PREFIX)
+
+    async def describe(request: Request) -> Response:
+        return Response(described, media_type=JSON)
+
+    routes: list[Route] = [Route(OPENAPI, describe), *routes_of(endpoints, guard, bodies)]
     handlers: dict[int | type[Exception], ExceptionHandler] = {404: _nowhere, 500: _broken}
     return Starlette(routes=routes, exception_handlers=handlers)
 

@@ -67,7 +67,7 @@ class MessagesApi:
             ),
             endpoint(
                 method="GET", path="/heaps/{topic}/messages", action="heap.pop", handle=self.stream,
-                query=models.StreamQuery, body=NoBody, gives=models.MessageOut, statuses=(404, 429), lines=True,
+                query=models.StreamQuery, body=NoBody, gives=models.MessageOut, statuses=(404, 429), streams=True,
                 summary="A stream of messages, one a line, at most so many of them unsettled.",
             ),
             endpoint(
