@@ -20,6 +20,7 @@ from tests.produce.test_faults import TIMING, DicedLog, check_objects, disturb
 from tests.replica.domain import new_log
 
 WRITES = 12
+LOST_REPLIES = 0.3
 
 
 async def test_an_append_is_answered_from_its_verdict_and_an_end_that_moved_writes_nothing():
@@ -114,6 +115,8 @@ async def write_all(number: int, stream: int, brokers: list[Broker], dice: rando
                 [placed] = await through.produce.append_if(
                     [batch(stream, b"%d/%d" % (number, step))], expected={stream: expected}, txn=txn
                 )
+                if dice.random() < LOST_REPLIES:
+                    continue  # its client never heard of it, and asks again
                 acked[step] = placed.stored.base_offset
             except VersionMoved as moved:
                 expected = moved.version
