@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from dray.config import Section
+from dray.consume.settings import ConsumeSettings
 from dray.fetch.settings import FetchSettings
 from dray.groups.settings import GroupSettings
 from dray.log.settings import LogSettings
@@ -38,6 +39,7 @@ SECTIONS: Final[Mapping[str, type[Section]]] = {
     "broker": BrokerSettings,
     "cluster": ClusterSettings,
     "compaction": CompactionSettings,
+    "consume": ConsumeSettings,
     "fetch": FetchSettings,
     "groups": GroupSettings,
     "grpc": GrpcSettings,

@@ -12,18 +12,21 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from starlette.routing import Mount
+
 import dray
 from dray.clock import Clock
 from dray.config import Config
+from dray.consume.settings import ConsumeSettings
 from dray.errors import DrayError
 from dray.fetch.settings import FetchSettings
 from dray.groups.census import Census
 from dray.groups.lag import LagWatch
 from dray.groups.settings import GroupSettings
 from dray.log.settings import LogSettings
-from dray.log.urls import MemoryLogs
 from dray.node import telemetry
 from dray.node.addresses import HostPort
+from dray.node.api import durability_of, served_api
 from dray.node.catalog import served_catalog
 from dray.node.descriptors import open_limit, share
 from dray.node.effects import ProcessEffects, of_process
@@ -48,6 +51,7 @@ from dray.retention.settings import RetentionSettings
 from dray.routing.sending import Sending
 from dray.routing.settings import RoutingSettings
 from dray.servers.grpc.settings import GrpcSettings
+from dray.servers.http.api import PREFIX as API
 from dray.servers.http.app import make_app
 from dray.servers.http.catalog import catalog_routes
 from dray.servers.http.server import serve_http
@@ -99,7 +103,9 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
         plane, catalog = opened.plane, opened.plane.domains.catalog
         built = await stack.enter_async_context(run_services(plane, service_settings(config)))
         services = _kafka_services(config, built, ports.advertised)
-        registration = registration_of(config.get(BrokerSettings), ports.advertised, plane.clock, ports.grpc_advertised)
+        registration = registration_of(
+            config.get(BrokerSettings), ports.advertised, plane.clock, http=ports.told_http, grpc=ports.grpc_advertised
+        )
         await register(catalog, registration)  # RG2: before anybody can ask
         known = plane.watch.start("registration", lambda: keep_registered(catalog, registration))
         stack.push_async_callback(plane.watch.stop, known)
@@ -111,7 +117,7 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
             stack.push_async_callback(plane.watch.stop, plane.watch.start(name, work))
         server = await _start_kafka(stack, config, services, plane, ports.kafka)
         stopping = asyncio.Event()
-        await _start_http(stack, config, opened, made.pools, ports.http, stopping)
+        await _start_http(stack, config, opened, made.pools, ports.http, stopping, built)
         stops: list[Callable[[], Awaitable[None]]] = [server.stop]
         if ports.grpc is not None:
             stops.append(await _start_grpc(stack, config, built, ports.grpc))
@@ -175,6 +181,7 @@ def service_settings(config: Config) -> ServiceSettings:
         fetch=config.get(FetchSettings),
         retention=config.get(RetentionSettings),
         groups=config.get(GroupSettings),
+        consume=config.get(ConsumeSettings),
         zone=config.get(BrokerSettings).zone,
         offsets_bytes=int(wal.index_budget) // OFFSETS_SHARE,
     )
@@ -249,8 +256,9 @@ async def _start_kafka(
 
 
 async def _start_http(
-    stack: AsyncExitStack, config: Config, opened: OpenPlane, pools: Pools, taken: Taken, stopping: asyncio.Event
-) -> None:
+    stack: AsyncExitStack, config: Config, opened: OpenPlane, pools: Pools, taken: Taken, stopping: asyncio.Event,
+    services: BrokerServices,
+) -> None:  # fmt: skip
     plane, reserve = opened.plane, int(config.get(BrokerSettings).disk_reserve)
     disks = DiskWatch(opened.places, reserve, pools.upkeep, plane.clock)
     stack.push_async_callback(disks.close)
@@ -264,7 +272,9 @@ async def _start_http(
     tables = served_catalog(
         config.get(TableSettings), config.get(ObjectsSettings), opened.directory, plane.objects, pools.upkeep
     )
-    app = make_app(probes, BrokerView(plane, disks), catalog_routes(tables))
+    app = make_app(
+        probes, BrokerView(plane, disks), [*catalog_routes(tables), Mount(API, app=served_api(config, services))]
+    )
     try:
         await stack.enter_async_context(serve_http(app, taken.sockets))
     except OSError as error:  # bound by both of us, and the other was first to listen
@@ -277,12 +287,11 @@ async def _start_grpc(
     """Loaded only where it is served: it costs memory and time."""
     from dray.servers.grpc.server import serve_grpc
 
-    durability = "memory" if isinstance(config.get(LogSettings).place, MemoryLogs) else "synced"
     plane = built.plane
     try:
         places = [at.getsockname()[:2] for at in taken.sockets]
         server = await stack.enter_async_context(
-            serve_grpc(built.heaps, config.get(GrpcSettings), plane.clock, durability, places)
+            serve_grpc(built.heaps, config.get(GrpcSettings), plane.clock, durability_of(config), places)
         )
     except OSError as error:  # bound by both of us, and the other was first to listen
         raise refusal(error, taken.address, "grpc.listen", "--grpc") from error
