@@ -75,7 +75,8 @@ def create(
     made, text = _run(make)
     document = {**_shown(made, made.created_ms), "key": text.reveal()}
     told = f"{text.reveal()}\n\nThis is key {made.id} of {made.principal}, role {made.role.name.lower()}. "
-    told += "Keep it: it is shown this once.\nFrom now on the HTTP and gRPC ports of this cluster need a key."
+    told += "Keep it: it is shown this once.\nFrom now on the HTTP and gRPC ports of this cluster need a key, "
+    told += "unless access.required is off."
     answer(form, document, told)
 
 
