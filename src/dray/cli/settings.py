@@ -18,6 +18,7 @@ from dray.produce.settings import WalSettings
 from dray.replica.settings import SessionSettings
 from dray.retention.settings import RetentionSettings
 from dray.routing.settings import RoutingSettings
+from dray.servers.grpc.settings import GrpcSettings
 from dray.servers.http.settings import HttpSettings
 from dray.servers.kafka.settings import KafkaSettings
 from dray.tables.settings import CompactionSettings, TableSettings
@@ -41,6 +42,7 @@ SECTIONS: Final[Mapping[str, type[Section]]] = {
     "compaction": CompactionSettings,
     "fetch": FetchSettings,
     "groups": GroupSettings,
+    "grpc": GrpcSettings,
     "http": HttpSettings,
     "kafka": KafkaSettings,
     "log": LogSettings,

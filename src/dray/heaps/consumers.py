@@ -71,6 +71,11 @@ class Consumer:
         return self._reserved > 0 or self._delivering > 0
 
     @property
+    def closed(self) -> bool:
+        """It is granted nothing any more: its broker stops, or whoever had it closed it."""
+        return self._closed
+
+    @property
     def credits(self) -> int:
         """What it may still be granted (HL1)."""
         return 0 if self._closed else self._credits - self._reserved
@@ -79,8 +84,13 @@ class Consumer:
     def visibility_ms(self) -> int:
         return self._visibility_ms or self._state.messages.config.visibility_ms
 
+    def want(self, worst: int) -> None:
+        """Another worst priority, from the next lease on."""
+        self.worst = worst
+        self._lane.kick()
+
     def add_credits(self, count: int) -> None:
-        """They add to what is left."""
+        """They add to what is left; more than `MAX_CREDITS` are not kept."""
         self._credits = min(self._credits + count, MAX_CREDITS)
         self._lane.kick()
 
@@ -97,7 +107,7 @@ class Consumer:
 
     async def take(self, seconds: float) -> list[Delivery]:
         """What has come, waiting at most so long for the first."""
-        if not self._ready:
+        if not self._ready and not self._closed:
             self._event.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -109,6 +119,7 @@ class Consumer:
     async def close(self) -> None:
         """No more grants; what was never taken is released, without counting an attempt."""
         self._closed = True
+        self._event.set()
         self._lane.leave(self)
         left, self._ready = list(self._ready), deque()
         if left:

@@ -257,9 +257,9 @@ class HeapLane:
         if self._stopped:
             raise Unavailable("the broker is stopping")
         if rows > self._policy.turn_rows:
-            raise HeapFull("too many at once", rows=rows, most=self._policy.turn_rows)
+            raise HeapFull("too many at once", rows=rows, most=self._policy.turn_rows, which="turn_rows")
         if self._waiting_rows + rows > self._policy.waiting_rows:
-            raise HeapFull("too much waits for the log", rows=self._waiting_rows)
+            raise HeapFull("too much waits for the log", rows=self._waiting_rows, which="waiting_rows")
         self._waiting_rows += rows
 
     def _queue(self, unit: _Enqueuing) -> None:

@@ -18,17 +18,23 @@ from dray.replica.wakeups import CATALOG
 from dray.telemetry import logger
 
 LISTENER: Final = "client"
+GRPC: Final = "grpc"
 WITHDRAW_S: Final = 3.0
 """What a stop gives the log for the news."""
 
 
-def registration_of(settings: BrokerSettings, told: HostPort, clock: Clock) -> RegisterBroker:
+def registration_of(
+    settings: BrokerSettings, told: HostPort, clock: Clock, grpc: HostPort | None = None
+) -> RegisterBroker:
     """What the cluster is told: where clients reach this broker."""
+    listeners = [Listener(name=LISTENER, host=told.host, port=told.port)]
+    if grpc is not None:
+        listeners.append(Listener(name=GRPC, host=grpc.host, port=grpc.port))
     return RegisterBroker(
         broker_id=settings.id,
         zone=settings.zone,
         rack=settings.rack or settings.zone,
-        listeners=(Listener(name=LISTENER, host=told.host, port=told.port),),
+        listeners=tuple(listeners),
         started_ms=clock.wall_ms(),
         build=dray.__version__,
     )

@@ -345,6 +345,8 @@ class Shard:
                 codes.append(DONE)
             elif kind in (_NACK, _RELEASE, _REJECT):
                 codes.append(self._end(slot, kind, argument, nonce, command.notes.get(index), moment))
+                if codes[-1] == DONE:
+                    left_ms[index] = max(0, self.messages.rows.due_ms(slot) - moment.now_ms)
             else:
                 codes.append(GONE)
         return Settled(codes, left_ms)

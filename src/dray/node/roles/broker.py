@@ -6,7 +6,7 @@ taken is answered, then the session is given back.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,6 +21,7 @@ from dray.groups.census import Census
 from dray.groups.lag import LagWatch
 from dray.groups.settings import GroupSettings
 from dray.log.settings import LogSettings
+from dray.log.urls import MemoryLogs
 from dray.node import telemetry
 from dray.node.addresses import HostPort
 from dray.node.descriptors import open_limit, share
@@ -45,6 +46,7 @@ from dray.replica.writer import Timing
 from dray.retention.settings import RetentionSettings
 from dray.routing.sending import Sending
 from dray.routing.settings import RoutingSettings
+from dray.servers.grpc.settings import GrpcSettings
 from dray.servers.http.app import make_app
 from dray.servers.http.server import serve_http
 from dray.servers.http.settings import HttpSettings
@@ -76,6 +78,8 @@ class RunningBroker:
     advertised: HostPort
     """Where clients are told to connect."""
     http: HostPort
+    grpc: HostPort | None
+    """Where clients of heaps are told to connect; None: nowhere."""
     plane: Plane
     services: Services
     failed: "asyncio.Future[DrayError]"
@@ -86,13 +90,15 @@ class RunningBroker:
 async def run_broker(config: Config, open_objects: OpenStore = open_store) -> AsyncIterator[RunningBroker]:
     """Serve for as long as the block runs; leaving it is a clean stop."""
     async with AsyncExitStack() as stack:
-        ports = take_ports(stack, config.get(KafkaSettings), config.get(HttpSettings))
+        ports = take_ports(stack, config.get(KafkaSettings), config.get(HttpSettings), config.get(GrpcSettings))
         made = of_process(stack, config, open_objects)
         opened = await _open_plane(stack, config, made)
         plane, catalog = opened.plane, opened.plane.domains.catalog
         built = await stack.enter_async_context(run_services(plane, service_settings(config)))
         services = _kafka_services(config, built, ports.advertised)
-        registration = registration_of(config.get(BrokerSettings), ports.advertised, plane.clock)
+        registration = registration_of(
+            config.get(BrokerSettings), ports.advertised, plane.clock, ports.grpc_advertised
+        )
         await register(catalog, registration)  # RG2: before anybody can ask
         known = plane.watch.start("registration", lambda: keep_registered(catalog, registration))
         stack.push_async_callback(plane.watch.stop, known)
@@ -105,7 +111,10 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
         server = await _start_kafka(stack, config, services, plane, ports.kafka)
         stopping = asyncio.Event()
         await _start_http(stack, config, opened, made.pools, ports.http, stopping)
-        stack.push_async_callback(_drain, server, services.produce)
+        stops = [server.stop]
+        if ports.grpc is not None:
+            stops.append(await _start_grpc(stack, config, built, ports.grpc))
+        stack.push_async_callback(_drain, stops, services.produce)
         stack.callback(built.groups.stop)
 
         async def leave() -> None:
@@ -117,11 +126,13 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
         stack.push_async_callback(leave)
         telemetry.BUILD.labels(dray.__version__).set(1)
         kafka_at, http_at = ports.kafka.address, ports.http.address
-        logger().info(telemetry.READY, kafka=str(ports.advertised), http=str(http_at))
+        grpc_at = ports.grpc_advertised
+        logger().info(telemetry.READY, kafka=str(ports.advertised), http=str(http_at), grpc=str(grpc_at or ""))
         yield RunningBroker(
             kafka=kafka_at,
             advertised=ports.advertised,
             http=http_at,
+            grpc=grpc_at,
             plane=plane,
             services=services,
             failed=opened.failed,
@@ -254,6 +265,24 @@ async def _start_http(
         raise refusal(error, taken.address, "http.listen", "--http") from error
 
 
+async def _start_grpc(
+    stack: AsyncExitStack, config: Config, built: BrokerServices, taken: Taken
+) -> Callable[[], Awaitable[None]]:
+    """Loaded only where it is served: it costs memory and time."""
+    from dray.servers.grpc.server import serve_grpc
+
+    durability = "memory" if isinstance(config.get(LogSettings).place, MemoryLogs) else "synced"
+    plane = built.plane
+    try:
+        places = [at.getsockname()[:2] for at in taken.sockets]
+        server = await stack.enter_async_context(
+            serve_grpc(built.heaps, config.get(GrpcSettings), plane.clock, durability, places)
+        )
+    except OSError as error:  # bound by both of us, and the other was first to listen
+        raise refusal(error, taken.address, "grpc.listen", "--grpc") from error
+    return server.stop
+
+
 async def _send_elsewhere(services: Services, clock: Clock) -> None:
     """Let clients find the new leaders while they can still ask here; a broker that is alone has nobody to name."""
     if services.routing.broker_id in services.routing.view(LISTENER).nodes:
@@ -263,13 +292,13 @@ async def _send_elsewhere(services: Services, clock: Clock) -> None:
     await clock.sleep(LEAVING_S)
 
 
-async def _drain(server: KafkaServer, produce: ProduceService) -> None:
+async def _drain(stops: "Sequence[Callable[[], Awaitable[None]]]", produce: ProduceService) -> None:
     """Answer what was taken: requests wait for their batches, so both are drained at once.
 
     A store that hangs keeps nobody: what is not stored when the server has cut its clients was not acknowledged.
     """
     storing = asyncio.create_task(produce.drain())
-    await server.stop()
+    await asyncio.gather(*(stop() for stop in stops))
     _, late = await asyncio.wait((storing,), timeout=LAST_PUTS_S)
     if late:
         logger().warning(telemetry.NOT_DRAINED, bytes=produce.pressure.unacked)
