@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from dray.access.settings import AccessSettings
 from dray.config import Section
+from dray.consume.settings import ConsumeSettings
 from dray.fetch.settings import FetchSettings
 from dray.groups.settings import GroupSettings
 from dray.log.settings import LogSettings
@@ -40,6 +41,7 @@ SECTIONS: Final[Mapping[str, type[Section]]] = {
     "broker": BrokerSettings,
     "cluster": ClusterSettings,
     "compaction": CompactionSettings,
+    "consume": ConsumeSettings,
     "fetch": FetchSettings,
     "groups": GroupSettings,
     "grpc": GrpcSettings,

@@ -39,6 +39,8 @@ class Ports:
     advertised: HostPort
     """Where Kafka clients are told to connect."""
     http: Taken
+    told_http: HostPort
+    """Where clients of the API are sent."""
     grpc: Taken | None
     """None: heaps are not served over gRPC."""
     grpc_advertised: HostPort | None
@@ -53,6 +55,7 @@ def take_ports(stack: AsyncExitStack, kafka: KafkaSettings, http: HttpSettings, 
         kafka=taken,
         advertised=_advertised(taken.address, kafka.advertise),
         http=on_http,
+        told_http=advertised(on_http.address, http.advertise, "http.advertise"),
         grpc=on_grpc,
         grpc_advertised=None if on_grpc is None else _advertised(on_grpc.address, grpc.advertise),
     )

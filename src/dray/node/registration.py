@@ -19,22 +19,28 @@ from dray.telemetry import logger
 
 LISTENER: Final = "client"
 GRPC: Final = "grpc"
+HTTP: Final = "http"
 WITHDRAW_S: Final = 3.0
 """What a stop gives the log for the news."""
 
 
 def registration_of(
-    settings: BrokerSettings, told: HostPort, clock: Clock, grpc: HostPort | None = None
+    settings: BrokerSettings,
+    told: HostPort,
+    clock: Clock,
+    *,
+    http: HostPort | None = None,
+    grpc: HostPort | None = None,
 ) -> RegisterBroker:
     """What the cluster is told: where clients reach this broker."""
-    listeners = [Listener(name=LISTENER, host=told.host, port=told.port)]
-    if grpc is not None:
-        listeners.append(Listener(name=GRPC, host=grpc.host, port=grpc.port))
+    places = {LISTENER: told, HTTP: http, GRPC: grpc}
     return RegisterBroker(
         broker_id=settings.id,
         zone=settings.zone,
         rack=settings.rack or settings.zone,
-        listeners=tuple(listeners),
+        listeners=tuple(
+            Listener(name=name, host=at.host, port=at.port) for name, at in places.items() if at is not None
+        ),
         started_ms=clock.wall_ms(),
         build=dray.__version__,
     )

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from starlette.applications import Starlette
+
 import dray
 from dray.clock import Clock
 from dray.config import Config
+from dray.consume.settings import ConsumeSettings
 from dray.errors import DrayError
 from dray.fetch.settings import FetchSettings
 from dray.groups.census import Census
@@ -47,6 +50,8 @@ from dray.retention.settings import RetentionSettings
 from dray.routing.sending import Sending
 from dray.routing.settings import RoutingSettings
 from dray.servers.grpc.settings import GrpcSettings
+from dray.servers.http.api import PREFIX as API
+from dray.servers.http.api import ApiServices, make_api
 from dray.servers.http.app import make_app
 from dray.servers.http.server import serve_http
 from dray.servers.http.settings import HttpSettings
@@ -97,7 +102,7 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
         built = await stack.enter_async_context(run_services(plane, service_settings(config)))
         services = _kafka_services(config, built, ports.advertised)
         registration = registration_of(
-            config.get(BrokerSettings), ports.advertised, plane.clock, ports.grpc_advertised
+            config.get(BrokerSettings), ports.advertised, plane.clock, http=ports.told_http, grpc=ports.grpc_advertised
         )
         await register(catalog, registration)  # RG2: before anybody can ask
         known = plane.watch.start("registration", lambda: keep_registered(catalog, registration))
@@ -110,7 +115,7 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
             stack.push_async_callback(plane.watch.stop, plane.watch.start(name, work))
         server = await _start_kafka(stack, config, services, plane, ports.kafka)
         stopping = asyncio.Event()
-        await _start_http(stack, config, opened, made.pools, ports.http, stopping)
+        await _start_http(stack, config, opened, made.pools, ports.http, stopping, built)
         stops = [server.stop]
         if ports.grpc is not None:
             stops.append(await _start_grpc(stack, config, built, ports.grpc))
@@ -172,6 +177,7 @@ def service_settings(config: Config) -> ServiceSettings:
         fetch=config.get(FetchSettings),
         retention=config.get(RetentionSettings),
         groups=config.get(GroupSettings),
+        consume=config.get(ConsumeSettings),
         zone=config.get(BrokerSettings).zone,
         offsets_bytes=int(wal.index_budget) // OFFSETS_SHARE,
     )
@@ -246,8 +252,9 @@ async def _start_kafka(
 
 
 async def _start_http(
-    stack: AsyncExitStack, config: Config, opened: OpenPlane, pools: Pools, taken: Taken, stopping: asyncio.Event
-) -> None:
+    stack: AsyncExitStack, config: Config, opened: OpenPlane, pools: Pools, taken: Taken, stopping: asyncio.Event,
+    services: BrokerServices,
+) -> None:  # fmt: skip
     plane, reserve = opened.plane, int(config.get(BrokerSettings).disk_reserve)
     disks = DiskWatch(opened.places, reserve, pools.upkeep, plane.clock)
     stack.push_async_callback(disks.close)
@@ -258,7 +265,7 @@ async def _start_http(
         "tasks": tasks_probe(plane.watch),
         "stop": stop_probe(stopping),
     }
-    app = make_app(probes, BrokerView(plane, disks))
+    app = make_app(probes, BrokerView(plane, disks), {API: _make_api(config, services)})
     try:
         await stack.enter_async_context(serve_http(app, taken.sockets))
     except OSError as error:  # bound by both of us, and the other was first to listen
@@ -281,6 +288,14 @@ async def _start_grpc(
     except OSError as error:  # bound by both of us, and the other was first to listen
         raise refusal(error, taken.address, "grpc.listen", "--grpc") from error
     return server.stop
+
+
+def _make_api(config: Config, services: BrokerServices) -> Starlette:
+    asked = ApiServices(
+        topics=services.topics, publisher=services.publisher, reads=services.reads, consume=services.consume,
+        heaps=services.heaps, routing=services.routing, clock=services.plane.clock, offload=services.plane.unpack,
+    )  # fmt: skip
+    return make_api(asked, config.get(HttpSettings))
 
 
 async def _send_elsewhere(services: Services, clock: Clock) -> None:

@@ -1,0 +1,77 @@
+"""The HTTP API under /v1: all its endpoints, put together."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ExceptionHandler
+
+from dray.clock import Clock
+from dray.consume.service import ConsumeService
+from dray.errors import DrayError
+from dray.fetch.reading import RecordReads
+from dray.heaps.service import HeapService
+from dray.offload import Offload
+from dray.produce.publishing import Publisher
+from dray.routing.service import Routing
+from dray.servers.http.bodies import Bodies
+from dray.servers.http.consume import ConsumeApi
+from dray.servers.http.endpoint import Endpoint, routes_of
+from dray.servers.http.errors import BadRequest, failure
+from dray.servers.http.gate import Gate, OpenGate
+from dray.servers.http.homes import HttpHomes
+from dray.servers.http.settings import HttpSettings
+from dray.servers.http.topics import TopicsApi
+from dray.servers.http.waiting import Waiting
+from dray.topics.service import TopicService
+
+PREFIX: Final = "/v1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiServices:
+    """What the API is put on top of."""
+
+    topics: TopicService
+    publisher: Publisher
+    reads: RecordReads
+    consume: ConsumeService
+    heaps: HeapService
+    routing: Routing
+    clock: Clock
+    offload: Offload
+
+
+def endpoints_of(services: ApiServices) -> list[Endpoint]:
+    """All that can be asked."""
+    waiting = Waiting()
+    streams = TopicsApi(
+        topics=services.topics, publisher=services.publisher, reads=services.reads, waiting=waiting,
+        clock=services.clock,
+    )  # fmt: skip
+    consume = ConsumeApi(
+        topics=services.topics, consuming=services.consume, homes=HttpHomes(services.routing), waiting=waiting
+    )
+    return [*streams.endpoints(), *consume.endpoints()]
+
+
+def make_api(services: ApiServices, settings: HttpSettings, gate: Gate | None = None) -> Starlette:
+    """The application to be mounted under `PREFIX`."""
+    bodies = Bodies(
+        services.offload, max_bytes=int(settings.max_body), timeout_s=settings.body_timeout.total_seconds(),
+        budget_bytes=int(settings.body_budget),
+    )  # fmt: skip
+    routes: list[Route] = routes_of(endpoints_of(services), gate or OpenGate(), bodies)
+    handlers: dict[int | type[Exception], ExceptionHandler] = {404: _nowhere, 500: _broken}
+    return Starlette(routes=routes, exception_handlers=handlers)
+
+
+async def _nowhere(request: Request, error: Exception) -> Response:
+    return failure(BadRequest("there is no such path", status=404, path=request.url.path[:200]))
+
+
+async def _broken(request: Request, error: Exception) -> Response:
+    return failure(DrayError("the request met a bug of the broker: please report it"))
