@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dray.access.audit import Audit, AuditFile
 from dray.access.key_service import KeyService, NewKey
-from dray.access.principals import Caller, Door
+from dray.access.principals import Caller, Door, nobody
 from dray.access.service import AccessService
 from dray.access.settings import AccessSettings
 from dray.clock import ManualClock
@@ -22,6 +22,7 @@ from tests.heaps.stand import CALM
 from tests.replica.domain import new_log, replica_on
 
 HERE = "127.0.0.1"
+TESTER = nobody(Door.HTTP, HERE, "request-1")
 AUDIT = Path("/data/audit")
 
 
@@ -36,7 +37,7 @@ class Stand:
     log: Log
 
     async def key(self, name: str = "a", role: Role | None = None, **fields) -> tuple[ApiKey, str]:
-        record, text = await self.keys.create(NewKey(name=name, role=role, **fields), actor="test", request="r")
+        record, text = await self.keys.create(NewKey(name=name, role=role, **fields), TESTER)
         return record, text.reveal()
 
     async def admit(self, shown: str | None, address: str = HERE) -> Caller:

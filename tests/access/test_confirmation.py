@@ -57,7 +57,7 @@ def test_every_changed_letter_is_found():
 
 async def test_the_second_call_goes_through_on_another_broker_and_needs_force():
     """CN1, D-212: nothing is remembered, the secret is the cluster's"""
-    caller = nobody(Door.HTTP, "127.0.0.1")
+    caller = nobody(Door.HTTP, "127.0.0.1", "r")
     asked = {"target": b"h" * 16, "revision": 1}
     async with two() as (first, second):
         with pytest.raises(ConfirmationNeeded) as refusal:
@@ -77,5 +77,5 @@ async def test_of_two_brokers_that_need_a_secret_one_gives_it():
         wanted = {"target": b"h", "revision": 0, "given": "", "force": False}
         for _ in range(3):
             with pytest.raises(ConfirmationNeeded):
-                await broker.access.confirm(nobody(Door.GRPC, ""), Action.PURGE_HEAP, **wanted)
+                await broker.access.confirm(nobody(Door.GRPC, "", "r"), Action.PURGE_HEAP, **wanted)
         assert broker.replica.machine.access.revision == 1

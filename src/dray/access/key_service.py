@@ -7,7 +7,7 @@ from dray.access import telemetry
 from dray.access.errors import BadKeyRequest, NoSuchKey, OverLimit
 from dray.access.keys import KeyText, new_key
 from dray.access.passwords import SALT_BYTES, hash_of
-from dray.access.principals import Principal, parse_principal
+from dray.access.principals import Caller, Principal, parse_principal
 from dray.errors import Unavailable
 from dray.ids import Entropy
 from dray.machine.access import ApiKey, CreateKey, KeyCreated, RevokeKey, Role
@@ -41,7 +41,7 @@ class KeyService:
         self._entropy = entropy
         self._offload = offload
 
-    async def create(self, wanted: NewKey, *, actor: str, request: str) -> tuple[ApiKey, KeyText]:
+    async def create(self, wanted: NewKey, by: Caller) -> tuple[ApiKey, KeyText]:
         """A key that works when this returns. Its text is told here and never again (AK1).
 
         Raises:
@@ -60,12 +60,12 @@ class KeyService:
             id=text.id, name=wanted.name, principal=str(given or Principal(f"key-{text.id}")),
             role=wanted.role or (Role.OPERATOR if self._catalog.machine.access.closed else Role.ADMIN),
             hash=await self._offload.run(hash_of, text.reveal(), salt),
-            life_ms=wanted.life_ms, actor=actor, request=request,
+            life_ms=wanted.life_ms, actor=str(by.principal), request=by.request,
         )  # fmt: skip
         (verdict,) = await self._catalog.propose(command)
         match verdict:
             case KeyCreated():
-                logger().info(telemetry.KEY_MADE, id=text.id, role=command.role.name.lower(), actor=actor)
+                logger().info(telemetry.KEY_MADE, id=text.id, role=command.role.name.lower(), actor=command.actor)
                 return self._catalog.machine.access.keys[text.id], text
             case Refused(why=Why.LIMIT):
                 raise OverLimit("there are as many keys as there may be: revoke some")
@@ -87,10 +87,10 @@ class KeyService:
         await self._catalog.sync()
         return list(self._catalog.machine.access.by_age())
 
-    async def revoke(self, key_id: str, *, actor: str, request: str) -> None:
+    async def revoke(self, key_id: str, by: Caller) -> None:
         """The key works nowhere where this is applied, which it is here when this returns (AK2)."""
         await self.find(key_id)
-        (verdict,) = await self._catalog.propose(RevokeKey(id=key_id, actor=actor, request=request))
+        (verdict,) = await self._catalog.propose(RevokeKey(id=key_id, actor=str(by.principal), request=by.request))
         if not isinstance(verdict, Done):
             raise NoSuchKey("no such key", id=key_id[:16])
-        logger().info(telemetry.KEY_REVOKED, id=key_id, actor=actor)
+        logger().info(telemetry.KEY_REVOKED, id=key_id, actor=str(by.principal))

@@ -41,13 +41,15 @@ class Caller:
     rights: Rights
     door: Door
     address: str
+    request: str
+    """A name for this one call, in the log of commands and in the audit file."""
     key_id: str = ""
     """What proved it; empty where nothing was asked."""
 
 
-def nobody(door: Door, address: str) -> Caller:
+def nobody(door: Door, address: str, request: str) -> Caller:
     """A caller where no key is needed."""
-    return Caller(principal=ANONYMOUS, rights=EVERYTHING, door=door, address=address)
+    return Caller(principal=ANONYMOUS, rights=EVERYTHING, door=door, address=address, request=request)
 
 
 def parse_principal(text: str) -> Principal:

@@ -77,7 +77,7 @@ class AccessService:
         """
         if shown is None:
             if not self.required:
-                return nobody(door, address)
+                return nobody(door, address, self.new_request())
             telemetry.ATTEMPTS.labels(door.value, "none").inc()
             raise Unauthenticated("a key is needed: send it as `Authorization: Bearer dray_...`")
         try:
@@ -91,7 +91,12 @@ class AccessService:
         telemetry.ATTEMPTS.labels(door.value, "taken").inc()
         self._used[key.id] = self._clock.wall_ms()
         return Caller(
-            principal=parse_principal(key.principal), rights=RIGHTS[key.role], door=door, address=address, key_id=key.id
+            principal=parse_principal(key.principal),
+            rights=RIGHTS[key.role],
+            door=door,
+            address=address,
+            request=self.new_request(),
+            key_id=key.id,
         )
 
     def allow(self, caller: Caller, action: Action, name: str = "") -> None:
@@ -118,33 +123,29 @@ class AccessService:
         """A name for one call, for the log and the audit file."""
         return self._entropy.random_bytes(REQUEST_BYTES).hex()
 
-    async def audited(self, caller: Caller, action: Action, resource: str, work: Callable[[str], Awaitable[T]]) -> T:
-        """Do what an administrator asks and write it down; whoever asked may leave meanwhile (AU2, AC12).
-
-        `work` is given the name of the request.
-        """
+    async def audited(self, caller: Caller, action: Action, resource: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Do what an administrator asks and write it down; whoever asked may leave meanwhile (AU2, AC12)."""
         task = asyncio.ensure_future(self._do(caller, action, resource, work))
         self._deeds.add(task)
         task.add_done_callback(self._deeds.discard)
         return await asyncio.shield(task)
 
-    async def _do(self, caller: Caller, action: Action, resource: str, work: Callable[[str], Awaitable[T]]) -> T:
+    async def _do(self, caller: Caller, action: Action, resource: str, work: Callable[[], Awaitable[T]]) -> T:
         await self.audit.ready()
-        request = self.new_request()
         try:
-            done = await work(request)
+            done = await work()
         except DrayError as error:
-            await self._write_down(caller, action, resource, request, error.kind.name.lower())
+            await self._write_down(caller, action, resource, error.kind.name.lower())
             raise
-        await self._write_down(caller, action, resource, request, "done")
+        await self._write_down(caller, action, resource, "done")
         return done
 
-    async def _write_down(self, caller: Caller, action: Action, resource: str, request: str, result: str) -> None:
+    async def _write_down(self, caller: Caller, action: Action, resource: str, result: str) -> None:
         await self.audit.write(
             Deed(
                 time_ms=self._clock.wall_ms(), principal=str(caller.principal), credential=caller.key_id,
                 address=caller.address, door=caller.door.value, action=action.value,
-                resource=resource[:MOST_RESOURCE], result=result, request=request,
+                resource=resource[:MOST_RESOURCE], result=result, request=caller.request,
                 position=self._catalog.machine.position,
             )
         )  # fmt: skip

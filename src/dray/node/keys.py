@@ -39,9 +39,9 @@ async def change_keys(
     effects: Effects,
     action: Action,
     resource: str,
-    work: Callable[[KeyService, str, str], Awaitable[T]],
+    work: Callable[[KeyService, Caller], Awaitable[T]],
 ) -> T:
-    """Do one thing to the keys; `work` is given the service, the actor and the name of the request."""
+    """Do one thing to the keys; `work` is given the service, and who does it."""
     directory.read_identity(effects.disk)
     async with reach(directory, effects) as reached, reached.following(CATALOG_DOMAIN, "operator", effects) as replica:
         keys = KeyService(catalog=replica, entropy=effects.entropy, offload=effects.offload)
@@ -55,11 +55,9 @@ async def change_keys(
                 settings=AccessSettings(),
                 loopback=True,
             )
-            caller = _owner()
+            caller = _owner(access.new_request())
             async with access.running():
-                done = await access.audited(
-                    caller, action, resource, lambda request: work(keys, str(caller.principal), request)
-                )
+                done = await access.audited(caller, action, resource, lambda: work(keys, caller))
         await replica.close_session()
     return done
 
@@ -83,8 +81,11 @@ def check_audit(directory: DataDirectory, disk: Disk) -> dict[str, ChainEnd]:
     return {place: check_chain(directory.root / place, disk) for place in places}
 
 
-def _owner() -> Caller:
-    return Caller(principal=Principal("OWNER"), rights=EVERYTHING, door=Door.DIRECTORY, address=f"uid {os.getuid()}")
+def _owner(request: str) -> Caller:
+    return Caller(
+        principal=Principal("OWNER"), rights=EVERYTHING, door=Door.DIRECTORY, address=f"uid {os.getuid()}",
+        request=request,
+    )  # fmt: skip
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ import typer
 from dray.access.authorizer import Action
 from dray.access.key_service import KeyService, NewKey
 from dray.access.keys import KeyText
+from dray.access.principals import Caller
 from dray.cli.options import FormatOption
 from dray.cli.output import Format, answer
 from dray.cli.tables import TableFormat, TableOption, show
@@ -67,8 +68,8 @@ def create(
     )
 
     async def make(effects: Effects) -> tuple[ApiKey, KeyText]:
-        async def work(keys: KeyService, actor: str, request: str) -> tuple[ApiKey, KeyText]:
-            return await keys.create(wanted, actor=actor, request=request)
+        async def work(keys: KeyService, caller: Caller) -> tuple[ApiKey, KeyText]:
+            return await keys.create(wanted, caller)
 
         return await change_keys(DataDirectory.at(directory, effects.disk), effects, Action.CREATE_KEY, name, work)
 
@@ -109,8 +110,8 @@ def revoke(
         typer.confirm(CONFIRMED, abort=True)
 
     async def end(effects: Effects) -> None:
-        async def work(keys: KeyService, actor: str, request: str) -> None:
-            await keys.revoke(key_id, actor=actor, request=request)
+        async def work(keys: KeyService, caller: Caller) -> None:
+            await keys.revoke(key_id, caller)
 
         await change_keys(DataDirectory.at(directory, effects.disk), effects, Action.REVOKE_KEY, key_id, work)
 
