@@ -150,6 +150,7 @@ class Broker:
         line = self._process.stdout.readline()
         assert line.startswith("ready "), f"the broker did not start: {self._process.wait()}"
         self.bootstrap = line.split()[1].removeprefix("kafka=")
+        self.http = line.split()[2].removeprefix("http=").rstrip("/")
 
     @property
     def pid(self) -> int:

@@ -16,9 +16,8 @@ from requests.adapters import HTTPAdapter
 
 from dray.tables.errors import BadCatalog
 from dray.tables.io import IMPLEMENTATION, STORE, BoundStore
+from dray.tables.places import BUILT_IN, NAME, sqlite_file
 
-NAME: Final = "dray"
-"""Of the catalog. Spark's must have the same name, or it finds no namespace."""
 CONNECT_S: Final = 10
 ANSWER_S: Final = 60
 LOWER_CASING: Final = frozenset({"glue", "hive", "dynamodb"})
@@ -49,12 +48,8 @@ def is_lower_casing(catalog: Catalog) -> bool:
     return str(catalog.properties.get("type", "")).lower() in LOWER_CASING
 
 
-def sqlite_file(directory: Path) -> Path:
-    return directory / "tables" / "catalog.db"
-
-
 def _properties(kind: str, directory: Path) -> Mapping[str, str]:
-    if kind == "sqlite":
+    if kind == BUILT_IN:
         file = sqlite_file(directory)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return {"type": "sql", "uri": f"sqlite:///{file}"}

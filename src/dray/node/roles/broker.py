@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Final
 
 from starlette.applications import Starlette
+from starlette.routing import Mount
 
 import dray
 from dray.clock import Clock
@@ -27,6 +28,7 @@ from dray.log.settings import LogSettings
 from dray.log.urls import MemoryLogs
 from dray.node import telemetry
 from dray.node.addresses import HostPort
+from dray.node.catalog import served_catalog
 from dray.node.descriptors import open_limit, share
 from dray.node.effects import ProcessEffects, of_process
 from dray.node.listening import Taken, refusal, take_ports
@@ -53,6 +55,7 @@ from dray.servers.grpc.settings import GrpcSettings
 from dray.servers.http.api import PREFIX as API
 from dray.servers.http.api import ApiServices, make_api
 from dray.servers.http.app import make_app
+from dray.servers.http.catalog import catalog_routes
 from dray.servers.http.server import serve_http
 from dray.servers.http.settings import HttpSettings
 from dray.servers.kafka.broker_configs import BrokerConfigs
@@ -60,6 +63,7 @@ from dray.servers.kafka.described import Descriptions
 from dray.servers.kafka.handler import Services
 from dray.servers.kafka.server import KafkaServer, Listening
 from dray.servers.kafka.settings import KafkaSettings
+from dray.tables.settings import TableSettings
 from dray.telemetry import logger
 
 OFFSETS_SHARE: Final = 4
@@ -265,7 +269,12 @@ async def _start_http(
         "tasks": tasks_probe(plane.watch),
         "stop": stop_probe(stopping),
     }
-    app = make_app(probes, BrokerView(plane, disks), {API: _make_api(config, services)})
+    tables = served_catalog(
+        config.get(TableSettings), config.get(ObjectsSettings), opened.directory, plane.objects, pools.upkeep
+    )
+    app = make_app(
+        probes, BrokerView(plane, disks), [*catalog_routes(tables), Mount(API, app=_make_api(config, services))]
+    )
     try:
         await stack.enter_async_context(serve_http(app, taken.sockets))
     except OSError as error:  # bound by both of us, and the other was first to listen
