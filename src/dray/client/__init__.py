@@ -1,11 +1,11 @@
 """The SDK for heaps: priority queues with leases.
 
-    async with Client("127.0.0.1:7432") as client:
-        await client.make_heap("jobs")
-        await client.heap("jobs").enqueue({"id": 1}, priority=5)
-        async for job in client.heap("jobs").pop():
-            async with job:
-                print(job.payload)
+async with Client("127.0.0.1:7432") as client:
+    await client.make_heap("jobs")
+    await client.heap("jobs").enqueue({"id": 1}, priority=5)
+    async for job in client.heap("jobs").pop():
+        async with job:
+            print(job.payload)
 """
 
 from dray.client.client import Client, HeapInfo, HeapOptions, Mode

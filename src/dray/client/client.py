@@ -1,7 +1,7 @@
 """The client: endpoints, heaps, and what they share: one producer, one thread that renews leases."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from types import TracebackType
@@ -80,7 +80,7 @@ class HeapInfo:
     visibility_timeout: timedelta
     max_retries: int
     paused: bool
-    config: pb.HeapConfig
+    config: pb.HeapConfig = field(repr=False)
     """All of it, as the wire has it."""
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from dray.client.errors import InvalidRequest
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 Payload: TypeAlias = "bytes | Json"
 
 

@@ -142,9 +142,7 @@ class Consumer:
     # -- settlements -------------------------------------------------------
 
     async def _settle(self, job: Job, item: pb.SettleOne) -> pb.Settled:
-        settlement = _Settlement(
-            item, asyncio.get_running_loop().create_future(), now_s() + self._options.timeout
-        )
+        settlement = _Settlement(item, asyncio.get_running_loop().create_future(), now_s() + self._options.timeout)
         self._settling.append(settlement)
         self._outgoing.set()
         if self._closed:

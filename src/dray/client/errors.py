@@ -135,7 +135,7 @@ CONFIRMATION_KEY: Final = "dray-confirmation"
 
 
 def error_of(code: str, message: str, trailing: Mapping[str, str]) -> ClientError:
-    """The error that a status stands for. Without `dray-kind` no broker of ours has spoken, so little is known (CE1)."""
+    """The error that a status stands for. Without `dray-kind` no broker has spoken, so little is known (CE1)."""
     if CONFIRMATION_KEY in trailing or (code == "FAILED_PRECONDITION" and trailing.get(KIND_KEY) == "conflict"):
         unconfirmed = NotConfirmed(message)
         unconfirmed.confirmation = trailing.get(CONFIRMATION_KEY, "")

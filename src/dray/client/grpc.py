@@ -1,11 +1,12 @@
 """Brokers over gRPC: endpoints in turn, one channel each, and channels of its own for the thread that renews leases."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic
+from typing import Final, Generic, cast
 
 import grpc
+from google.protobuf.message import Message
 
 from dray.client.errors import ClientError, error_of
 from dray.client.transport import A, Method, Q, Stream
@@ -72,7 +73,7 @@ class GrpcTransport:
         calling = self._channel().stream_stream(
             f"/{SERVICE}/{method.name}", method.request.SerializeToString, method.answer.FromString
         )
-        return _GrpcStream(self, calling(metadata=self._metadata))
+        return _GrpcStream(self, calling(metadata=self._metadata))  # type: ignore[call-arg]  # the stubs want an iterator
 
     def move(self) -> None:
         self._at = (self._at + 1) % len(self._endpoints)
@@ -138,7 +139,7 @@ class _GrpcStream(Generic[Q, A]):
             raise self._transport._failed(_told(error)) from error
         except grpc.aio.UsageError as ended:
             raise error_of("UNAVAILABLE", "the stream has ended", {}) from ended
-        return None if found is grpc.aio.EOF else found  # type: ignore[return-value]  # the stubs take EOF for an object
+        return cast("A", found) if isinstance(found, Message) else None  # else it is grpc.aio.EOF
 
     async def done_writing(self) -> None:
         try:
@@ -152,7 +153,6 @@ class _GrpcStream(Generic[Q, A]):
 
 def _told(error: grpc.RpcError) -> ClientError:
     assert isinstance(error, grpc.Call | grpc.aio.AioRpcError)
-    trailing: Mapping[str, str] = {
-        key: value for key, value in error.trailing_metadata() or () if isinstance(value, str)
-    }
+    pairs: Iterable[tuple[str, str | bytes]] = error.trailing_metadata() or ()  # type: ignore[assignment]  # they are
+    trailing = {key: value for key, value in pairs if isinstance(value, str)}
     return error_of(error.code().name, error.details() or "", trailing)

@@ -16,7 +16,7 @@ from dray.client.consumer import MOST, Consumer, ConsumerOptions
 from dray.client.errors import ClientClosed, ClientError, InvalidRequest, LeaseLost
 from dray.client.job import LOG, Job, OnLost, Span, duration_of
 from dray.client.producer import Enqueued
-from dray.client.transport import DLQ_DELETE, DLQ_REPLAY, ENQUEUE_BATCH, MOVE_TO_DLQ, PEEK, PURGE, STATS
+from dray.client.transport import DLQ_DELETE, DLQ_REPLAY, ENQUEUE_BATCH, MOVE_TO_DLQ, PEEK, PURGE
 
 if TYPE_CHECKING:
     from dray.client.client import Client

@@ -32,7 +32,7 @@ from dray.client.renewal import LeaseRenewal, Renewing
 from dray.client.retrying import now_s
 
 OnLost: TypeAlias = Literal["cancel", "flag"]
-Span: TypeAlias = "timedelta | float"
+Span: TypeAlias = timedelta | float
 LOG: Final = logging.getLogger("dray.client")
 
 
@@ -214,7 +214,9 @@ class Job:
         try:
             await asyncio.shield(asyncio.ensure_future(settling))
         except ClientError as failed:
-            LOG.warning("a job could not be given back: its lease ends by itself", extra={"id": self.id, "error": str(failed)})
+            LOG.warning(
+                "a job could not be given back: its lease ends by itself", extra={"id": self.id, "error": str(failed)}
+            )
 
     def _lose_later(self) -> None:
         """From the renewal's thread."""

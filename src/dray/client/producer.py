@@ -131,7 +131,8 @@ class Producer:
                 self._room.clear()
                 await self._room.wait()
             await asyncio.sleep(0)  # calls of one turn of the loop share a list
-            unit, size = [], 0
+            unit: list[_Sending] = []
+            size = 0
             while self._waiting and len(unit) < LIST_ITEMS and size < LIST_BYTES:
                 one = self._waiting.popleft()
                 if not one.answer.done():

@@ -91,9 +91,7 @@ class LeaseRenewal:
 
     def _renew(self, heap: str, units: list[Renewing]) -> None:
         began_s = now_s()
-        items = [
-            pb.SettleOne(lease_token=one.token, kind=pb.RENEW, duration=_duration(one.lease_s)) for one in units
-        ]
+        items = [pb.SettleOne(lease_token=one.token, kind=pb.RENEW, duration=_duration(one.lease_s)) for one in units]
         limit_s = max(SOONEST_S, min(CALL_S, min(one.ends_s for one in units) - began_s))
         try:
             answer = self._transport.call_from_thread(SETTLE, pb.SettleReq(topic=heap, items=items), limit_s)

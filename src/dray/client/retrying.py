@@ -41,9 +41,7 @@ def now_s() -> float:
     return time.monotonic()
 
 
-async def keep_trying(
-    call: Callable[[float], Awaitable[_T]], timeout: float, *, harmless: bool
-) -> _T:
+async def keep_trying(call: Callable[[float], Awaitable[_T]], timeout: float, *, harmless: bool) -> _T:
     """`call(seconds)` until it answers, fails for good, or the time is over; then its last error."""
     until_s = now_s() + timeout
     pauses = Pauses()

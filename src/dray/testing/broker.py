@@ -101,9 +101,7 @@ def _run(
 ) -> None:
     async def serve() -> None:
         async with run_broker(config, open_objects) as running:
-            served = TestBroker(
-                bootstrap=str(running.kafka), http=str(running.http), grpc=str(running.grpc or "")
-            )
+            served = TestBroker(bootstrap=str(running.kafka), http=str(running.http), grpc=str(running.grpc or ""))
             outcome.append(served)
             started.set()
             await asyncio.get_running_loop().run_in_executor(None, stop.wait)

@@ -120,7 +120,7 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
         server = await _start_kafka(stack, config, services, plane, ports.kafka)
         stopping = asyncio.Event()
         await _start_http(stack, config, opened, made.pools, ports.http, stopping, built)
-        stops = [server.stop]
+        stops: list[Callable[[], Awaitable[None]]] = [server.stop]
         if ports.grpc is not None:
             stops.append(await _start_grpc(stack, config, built, ports.grpc))
         stack.push_async_callback(_drain, stops, services.produce)

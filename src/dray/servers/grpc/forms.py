@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from dray.api.v1 import heaps_pb2 as pb
@@ -21,13 +22,21 @@ from dray.heaps.ids import format_id, format_token, parse_token
 from dray.heaps.peek import PeekedMessage
 from dray.heaps.producing import HeapMessage
 from dray.heaps.settling import SettleOne
-from dray.heaps.stats import Backlog, HeapStats
+from dray.heaps.stats import HeapBacklog, HeapStats
 from dray.machine.heaps.catalog import Heap
 from dray.machine.heaps.config import HeapConfig, Mode
 from dray.machine.heaps.packets import JSON, Settlement
 from dray.machine.heaps.rows import State
 
 _MOST_S: Final = 36_500 * 86_400
+_PLAIN: Final = (
+    "k", "max_retries", "max_payload_bytes", "compression", "paused", "max_messages", "max_inflight",
+    "max_leases_per_consumer", "max_dedup_keys",
+)  # fmt: skip
+_SPANS: Final = (
+    ("visibility_timeout", "visibility_ms"), ("max_lease", "max_lease_ms"), ("dedup_window", "dedup_window_ms"),
+    ("message_ttl", "message_ttl_ms"), ("retention", "retention_ms"),
+)  # fmt: skip
 _STATES: Final = {State.READY: pb.READY, State.DELAYED: pb.DELAYED, State.LEASED: pb.LEASED, State.DEAD: pb.DEAD}
 
 
@@ -61,26 +70,13 @@ def moment_of(ms: int) -> Timestamp:
 
 def config_of(given: pb.HeapConfig, before: HeapConfig) -> HeapConfig:
     """What was given, over what was there before. Its bounds are judged where it is used."""
-    changes: dict[str, object] = {}
-
-    def plain(field: str, name: str) -> None:
-        if given.HasField(field):  # type: ignore[arg-type]  # the stubs know names as literals
-            changes[name] = getattr(given, field)
-
-    def lasting(holder: pb.HeapConfig | pb.Backoff | pb.DlqPolicy, field: str, name: str) -> None:
-        if holder.HasField(field):  # type: ignore[arg-type]
-            changes[name] = milliseconds(getattr(holder, field), field)
-
-    for field in ("k", "max_retries", "max_payload_bytes", "compression", "paused", "max_messages", "max_inflight",
-                  "max_leases_per_consumer", "max_dedup_keys"):  # fmt: skip
-        plain(field, field)
-    for field, name in (("visibility_timeout", "visibility_ms"), ("max_lease", "max_lease_ms"),
-                        ("dedup_window", "dedup_window_ms"), ("message_ttl", "message_ttl_ms"),
-                        ("retention", "retention_ms")):  # fmt: skip
-        lasting(given, field, name)
-    lasting(given.backoff, "base", "backoff_base_ms")
-    lasting(given.backoff, "cap", "backoff_cap_ms")
-    lasting(given.dlq, "retention", "retention_ms")
+    changes: dict[str, object] = {name: getattr(given, name) for name in _PLAIN if given.HasField(name)}
+    spans: list[tuple[Message, str, str]] = [(given, field, name) for field, name in _SPANS]
+    spans += [(given.backoff, "base", "backoff_base_ms"), (given.backoff, "cap", "backoff_cap_ms")]
+    spans += [(given.dlq, "retention", "retention_ms")]
+    changes |= {
+        name: milliseconds(getattr(holder, field), field) for holder, field, name in spans if holder.HasField(field)
+    }
     if given.backoff.HasField("jitter"):
         changes["jitter"] = given.backoff.jitter
     if given.dlq.HasField("enabled"):
@@ -223,7 +219,7 @@ def stats_to(stats: HeapStats, *, by_partition: bool, by_priority: bool) -> list
     return told
 
 
-def _backlog_to(name: str, backlog: Backlog) -> pb.HeapStats:
+def _backlog_to(name: str, backlog: HeapBacklog) -> pb.HeapStats:
     return pb.HeapStats(
         topic=name,
         ready=backlog.ready,

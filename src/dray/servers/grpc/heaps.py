@@ -16,7 +16,7 @@ from google.protobuf.empty_pb2 import Empty
 from dray.api.v1 import heaps_pb2 as pb
 from dray.clock import Clock
 from dray.errors import DrayError
-from dray.heaps.asking import Asker
+from dray.heaps.asking import AskedBy
 from dray.heaps.errors import BadHeap, BadMessage
 from dray.heaps.ids import MessageId, format_id, parse_id, parse_token
 from dray.heaps.producing import HeapMessage, TakenMessage
@@ -193,8 +193,7 @@ class HeapsApi:
         except DrayError as error:
             return found | {index: pb.EnqueueResp(error=told(error)) for index in good}
         for index, outcome in zip(good, outcomes, strict=True):
-            failed = isinstance(outcome, DrayError)
-            found[index] = pb.EnqueueResp(error=told(outcome)) if failed else _taken(outcome)
+            found[index] = pb.EnqueueResp(error=told(outcome)) if isinstance(outcome, DrayError) else _taken(outcome)
         return found
 
     # -- consumers ---------------------------------------------------------
@@ -328,8 +327,8 @@ class HeapsApi:
         return pb.CountResp(count=moved.count, left=moved.left)
 
 
-def _asker(caller: GrpcCaller) -> Asker:
-    return Asker(actor=caller.name)
+def _asker(caller: GrpcCaller) -> AskedBy:
+    return AskedBy(actor=caller.name)
 
 
 def _page_size(asked: int) -> int:

@@ -22,9 +22,7 @@ class Unary:
     answer: Answering
 
 
-def _unary(
-    name: str, request: type[_Q], handle: Callable[[HeapsApi, GrpcCaller, _Q], Awaitable[Message]]
-) -> Unary:
+def _unary(name: str, request: type[_Q], handle: Callable[[HeapsApi, GrpcCaller, _Q], Awaitable[Message]]) -> Unary:
     async def answer(api: HeapsApi, caller: GrpcCaller, packed: bytes) -> bytes:
         return (await handle(api, caller, request.FromString(packed))).SerializeToString()
 

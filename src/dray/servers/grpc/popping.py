@@ -217,7 +217,8 @@ class PopSession:
 
     async def _write_items(self, write: WriteDelivery) -> None:
         """One part of them; settlements are answered between parts."""
-        part, size = [], 0
+        part: list[Delivery] = []
+        size = 0
         while self._unwritten and len(part) < PART_ITEMS and size < PART_BYTES:
             part.append(self._unwritten.popleft())
             size += len(part[-1].body.payload)

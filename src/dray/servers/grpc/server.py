@@ -16,6 +16,7 @@ from typing import Final, NoReturn, TypeAlias
 import grpc
 from google.protobuf.message import DecodeError
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 from dray.api.v1 import heaps_pb2 as pb
@@ -51,7 +52,7 @@ class GrpcServer:
         self._stopping = asyncio.Event()
         self._streams = 0
         self._numbers = 0
-        self._health = health.aio.HealthServicer()
+        self._health = HealthServicer()
         self._server = grpc.aio.server(options=_options(settings))
         self._server.add_generic_rpc_handlers((self._handlers(),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
@@ -90,7 +91,7 @@ class GrpcServer:
 
     # -- calls -------------------------------------------------------------
 
-    def _handlers(self) -> grpc.GenericRpcHandler:
+    def _handlers(self) -> "grpc.GenericRpcHandler[bytes, bytes]":
         handlers = {one.name: grpc.unary_unary_rpc_method_handler(self._unary(one)) for one in UNARY}
         streams = {"EnqueueStream": self._enqueue_stream, "PopStream": self._pop_stream}
         handlers |= {
