@@ -1,5 +1,6 @@
 """Keys made, listed and revoked: the same for servers and for who owns the data directory."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +18,7 @@ from dray.replica.replica import Replica
 from dray.telemetry import logger
 
 MAX_NAME: Final = 100
+MAX_PAGE: Final = 1_000
 MAX_LIFE_MS: Final = 100 * 366 * 86_400_000
 
 
@@ -31,6 +33,23 @@ class NewKey:
     """None: an administrator for the first key of a cluster, which closes it; else an operator."""
     life_ms: int = 0
     """0: for ever."""
+
+
+def role_named(text: str) -> Role | None:
+    """A role by its name; None if nothing was said."""
+    try:
+        return Role[text.upper()] if text else None
+    except KeyError as unknown:
+        raise BadKeyRequest("a role is viewer, operator or admin") from unknown
+
+
+def page_of(keys: Sequence[ApiKey], after: str, size: int) -> tuple[list[ApiKey], str]:
+    """The keys behind the one of this id, and the id to go on from; empty at the end."""
+    if not 0 <= size <= MAX_PAGE:
+        raise BadKeyRequest("a page is not that long", most=MAX_PAGE)
+    start = next((place + 1 for place, key in enumerate(keys) if key.id == after), len(keys)) if after else 0
+    page = list(keys[start : start + (size or MAX_PAGE)])
+    return page, page[-1].id if start + len(page) < len(keys) and page else ""
 
 
 class KeyService:

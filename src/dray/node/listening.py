@@ -45,6 +45,11 @@ class Ports:
     """None: heaps are not served over gRPC."""
     grpc_advertised: HostPort | None
 
+    @property
+    def addresses(self) -> list[HostPort]:
+        """Where this broker listens."""
+        return [taken.address for taken in (self.kafka, self.http, self.grpc) if taken is not None]
+
 
 def take_ports(stack: AsyncExitStack, kafka: KafkaSettings, http: HttpSettings, grpc: GrpcSettings) -> Ports:
     """Take all ports or none, before anything is made or opened."""

@@ -9,6 +9,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ExceptionHandler
 
+from dray.access.key_service import KeyService
+from dray.access.service import AccessService
 from dray.clock import Clock
 from dray.consume.service import ConsumeService
 from dray.errors import DrayError
@@ -21,8 +23,9 @@ from dray.servers.http.bodies import Bodies
 from dray.servers.http.consume import ConsumeApi
 from dray.servers.http.endpoint import Endpoint, routes_of
 from dray.servers.http.errors import BadRequest, failure
-from dray.servers.http.gate import Gate, OpenGate
+from dray.servers.http.gate import HttpGuard
 from dray.servers.http.homes import HttpHomes
+from dray.servers.http.keys import KeyRoutes
 from dray.servers.http.settings import HttpSettings
 from dray.servers.http.topics import TopicsApi
 from dray.servers.http.waiting import Waiting
@@ -40,6 +43,8 @@ class ApiServices:
     reads: RecordReads
     consume: ConsumeService
     heaps: HeapService
+    access: AccessService
+    keys: KeyService
     routing: Routing
     clock: Clock
     offload: Offload
@@ -55,16 +60,17 @@ def endpoints_of(services: ApiServices) -> list[Endpoint]:
     consume = ConsumeApi(
         topics=services.topics, consuming=services.consume, homes=HttpHomes(services.routing), waiting=waiting
     )
-    return [*streams.endpoints(), *consume.endpoints()]
+    keys = KeyRoutes(services.access, services.keys)
+    return [*streams.endpoints(), *consume.endpoints(), *keys.endpoints()]
 
 
-def make_api(services: ApiServices, settings: HttpSettings, gate: Gate | None = None) -> Starlette:
+def make_api(services: ApiServices, settings: HttpSettings) -> Starlette:
     """The application to be mounted under `PREFIX`."""
     bodies = Bodies(
         services.offload, max_bytes=int(settings.max_body), timeout_s=settings.body_timeout.total_seconds(),
         budget_bytes=int(settings.body_budget),
     )  # fmt: skip
-    routes: list[Route] = routes_of(endpoints_of(services), gate or OpenGate(), bodies)
+    routes: list[Route] = routes_of(endpoints_of(services), HttpGuard(services.access), bodies)
     handlers: dict[int | type[Exception], ExceptionHandler] = {404: _nowhere, 500: _broken}
     return Starlette(routes=routes, exception_handlers=handlers)
 
