@@ -13,7 +13,7 @@ from dray.access.verifying import WRONG
 from dray.clock import ManualClock
 from dray.errors import Invalid, Unavailable
 from dray.ids import SystemEntropy
-from dray.machine.access import Role
+from dray.machine.access import KeyRole
 from dray.machine.sessions import KeepAlive
 
 from .stand import TESTER, Stand, stand, two
@@ -221,12 +221,12 @@ async def test_the_first_key_closes_the_doors_and_to_revoke_it_does_not_open_the
     async with stand() as broker:
         await broker.admit(None)
         record, text = await broker.key()
-        assert record.role is Role.ADMIN, "somebody must be able to make the next one"
+        assert record.role is KeyRole.ADMIN, "somebody must be able to make the next one"
         with pytest.raises(Unauthenticated):
             await broker.admit(None)
         await broker.admit(text)
         second, _ = await broker.key("second")
-        assert second.role is Role.OPERATOR
+        assert second.role is KeyRole.OPERATOR
         await broker.keys.revoke(record.id, TESTER)
         with pytest.raises(Unauthenticated):
             await broker.admit(None)

@@ -11,7 +11,7 @@ from dray.access import audit
 from dray.access.audit import FIRST, Audit, AuditFile, Deed, audit_files, check_chain, deeds
 from dray.access.authorizer import Action
 from dray.access.errors import AuditUnwritten
-from dray.access.principals import Door, nobody
+from dray.access.principals import Entrance, nobody
 from dray.disk import LocalDisk
 from dray.errors import Corrupt, NotFound, Unknown
 from dray.offload import InlineOffload
@@ -19,7 +19,7 @@ from dray.sim.disk import FakeDisk
 
 from .stand import AUDIT, stand
 
-CALLER = nobody(Door.HTTP, "127.0.0.1", "request-1")
+CALLER = nobody(Entrance.HTTP, "127.0.0.1", "request-1")
 
 
 def deed(number: int = 0, **fields) -> Deed:

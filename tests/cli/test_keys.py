@@ -78,7 +78,14 @@ def test_what_was_done_is_in_the_audit_file_and_a_changed_line_is_found(director
     ]  # fmt: skip
     tail = drayd("admin", "meta", "tail", directory)
     assert lines[0]["request"] in tail, "the log is the second witness"
-    assert "audit/admin: 3 lines in 1 files are whole" in drayd("admin", "audit", "verify", directory)
+    verified = drayd("admin", "audit", "verify", directory)
+    assert "audit/admin: 3 lines in 1 files are whole" in verified
+    assert "the log holds 2 commands of administrators, 2 of them are in these files" in verified
+    whole = (place / name).read_text()
+    (place / name).write_text("".join(whole.splitlines(keepends=True)[:1]))
+    cut = json.loads(drayd("admin", "audit", "verify", directory, "--format", "json"))
+    assert [(one["command"], one["request"]) for one in cut["unlisted"]] == [("RevokeKey", lines[1]["request"])]
+    (place / name).write_text(whole)
     (place / name).write_text((place / name).read_text().replace('"done"', '"gone"', 1))
     assert "was changed" in drayd("admin", "audit", "verify", directory, code=1)
     assert "was changed" in drayd("admin", "key", "create", directory, code=1), "nobody goes on behind it"

@@ -7,7 +7,7 @@ import pytest
 
 from dray.access.limits import PER_ADDRESS, PER_KEY
 from dray.cli.settings import SECTIONS
-from dray.machine.access import Role
+from dray.machine.access import KeyRole
 from tests.cli.daemon import serving
 from tests.docs.cli_page import run, shown
 
@@ -47,7 +47,7 @@ def test_the_page_tells_what_the_commands_tell(tmp_path):
 
 
 def test_what_the_page_names_is_there():
-    for role in Role:
+    for role in KeyRole:
         assert f"`{role.name.lower()}`" in PAGE
     assert f"{PER_KEY} a minute" in PAGE
     assert f"{PER_ADDRESS} for an address" in PAGE

@@ -8,10 +8,10 @@ from dray.access import telemetry
 from dray.access.errors import BadKeyRequest, NoSuchKey, OverLimit
 from dray.access.keys import KeyText, new_key
 from dray.access.passwords import SALT_BYTES, hash_of
-from dray.access.principals import Caller, Principal, parse_principal
+from dray.access.principals import KnownCaller, Principal, parse_principal
 from dray.errors import Unavailable
 from dray.ids import Entropy
-from dray.machine.access import ApiKey, CreateKey, KeyCreated, RevokeKey, Role
+from dray.machine.access import ApiKey, CreateKey, KeyCreated, KeyRole, RevokeKey
 from dray.machine.verdict import Done, Refused, Why
 from dray.offload import Offload
 from dray.replica.replica import Replica
@@ -29,16 +29,16 @@ class NewKey:
     name: str
     principal: str = ""
     """Empty: one of its own, `User:key-<id>`."""
-    role: Role | None = None
+    role: KeyRole | None = None
     """None: an administrator for the first key of a cluster, which closes it; else an operator."""
     life_ms: int = 0
     """0: for ever."""
 
 
-def role_named(text: str) -> Role | None:
+def role_named(text: str) -> KeyRole | None:
     """A role by its name; None if nothing was said."""
     try:
-        return Role[text.upper()] if text else None
+        return KeyRole[text.upper()] if text else None
     except KeyError as unknown:
         raise BadKeyRequest("a role is viewer, operator or admin") from unknown
 
@@ -60,7 +60,7 @@ class KeyService:
         self._entropy = entropy
         self._offload = offload
 
-    async def create(self, wanted: NewKey, by: Caller) -> tuple[ApiKey, KeyText]:
+    async def create(self, wanted: NewKey, by: KnownCaller) -> tuple[ApiKey, KeyText]:
         """A key that works when this returns. Its text is told here and never again (AK1).
 
         Raises:
@@ -77,7 +77,7 @@ class KeyService:
         salt = self._entropy.random_bytes(SALT_BYTES)
         command = CreateKey(
             id=text.id, name=wanted.name, principal=str(given or Principal(f"key-{text.id}")),
-            role=wanted.role or (Role.OPERATOR if self._catalog.machine.access.closed else Role.ADMIN),
+            role=wanted.role or (KeyRole.OPERATOR if self._catalog.machine.access.closed else KeyRole.ADMIN),
             hash=await self._offload.run(hash_of, text.reveal(), salt),
             life_ms=wanted.life_ms, actor=str(by.principal), request=by.request,
         )  # fmt: skip
@@ -106,7 +106,7 @@ class KeyService:
         await self._catalog.sync()
         return list(self._catalog.machine.access.by_age())
 
-    async def revoke(self, key_id: str, by: Caller) -> None:
+    async def revoke(self, key_id: str, by: KnownCaller) -> None:
         """The key works nowhere where this is applied, which it is here when this returns (AK2)."""
         await self.find(key_id)
         (verdict,) = await self._catalog.propose(RevokeKey(id=key_id, actor=str(by.principal), request=by.request))

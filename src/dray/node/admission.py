@@ -4,19 +4,17 @@ from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from dray.access.audit import Audit, AuditFile
 from dray.access.key_service import KeyService
 from dray.access.service import AccessService
 from dray.access.settings import AccessSettings
 from dray.node.addresses import HostPort
+from dray.node.audit_files import BROKER_PLACE
 from dray.node.metadata import Effects
 from dray.node.plane import Plane
 from dray.offload import ThreadOffload
 from dray.servers.http.app import Probe
-
-AUDIT: Final = "audit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +37,7 @@ async def run_admission(
     threads = ThreadOffload(settings.argon2_parallel, "dray-keys")
     stack.callback(threads.close)
     catalog = plane.domains.catalog
-    file = None if root is None else AuditFile(root / AUDIT, effects.disk)
+    file = None if root is None else AuditFile(root / BROKER_PLACE, effects.disk)
     access = AccessService(
         catalog=catalog,
         clock=plane.clock,

@@ -13,15 +13,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
-from dray.access.audit import Audit, AuditFile, ChainEnd, check_chain
+from dray.access.audit import Audit, AuditFile
 from dray.access.authorizer import EVERYTHING, Action
 from dray.access.key_service import KeyService
-from dray.access.principals import Caller, Door, Principal
+from dray.access.principals import Entrance, KnownCaller, Principal
 from dray.access.service import AccessService
 from dray.access.settings import AccessSettings
-from dray.disk import DirectoryInUse, Disk, Lock
+from dray.disk import DirectoryInUse, Lock
 from dray.machine.access import ApiKey
-from dray.node.admission import AUDIT
+from dray.node.audit_files import ADMIN_PLACE
 from dray.node.directory import DataDirectory
 from dray.node.metadata import Effects
 from dray.node.reaching import reach
@@ -29,7 +29,6 @@ from dray.replica.domains import CATALOG_DOMAIN
 
 T = TypeVar("T")
 
-OWN_CHAIN: Final = "admin"
 LOCK_LIMIT_S: Final = 10.0
 PAUSE_S: Final = 0.05
 
@@ -39,13 +38,13 @@ async def change_keys(
     effects: Effects,
     action: Action,
     resource: str,
-    work: Callable[[KeyService, Caller], Awaitable[T]],
+    work: Callable[[KeyService, KnownCaller], Awaitable[T]],
 ) -> T:
     """Do one thing to the keys; `work` is given the service, and who does it."""
     directory.read_identity(effects.disk)
     async with reach(directory, effects) as reached, reached.following(CATALOG_DOMAIN, "operator", effects) as replica:
         keys = KeyService(catalog=replica, entropy=effects.entropy, offload=effects.offload)
-        async with _held(directory.root / AUDIT / OWN_CHAIN, effects) as place:
+        async with _held(directory.root / ADMIN_PLACE, effects) as place:
             access = AccessService(
                 catalog=replica,
                 clock=effects.clock,
@@ -70,20 +69,9 @@ async def list_keys(directory: DataDirectory, effects: Effects) -> tuple[list[Ap
     return list(machine.access.by_age()), machine.time_ms
 
 
-def check_audit(directory: DataDirectory, disk: Disk) -> dict[str, ChainEnd]:
-    """Both chains of a directory, by their place below it.
-
-    Raises:
-        Corrupt: a line was changed, dropped or inserted.
-    """
-    directory.read_identity(disk)
-    places = (AUDIT, f"{AUDIT}/{OWN_CHAIN}")
-    return {place: check_chain(directory.root / place, disk) for place in places}
-
-
-def _owner(request: str) -> Caller:
-    return Caller(
-        principal=Principal("OWNER"), rights=EVERYTHING, door=Door.DIRECTORY, address=f"uid {os.getuid()}",
+def _owner(request: str) -> KnownCaller:
+    return KnownCaller(
+        principal=Principal("OWNER"), rights=EVERYTHING, door=Entrance.DIRECTORY, address=f"uid {os.getuid()}",
         request=request,
     )  # fmt: skip
 

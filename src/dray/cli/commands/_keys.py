@@ -13,7 +13,7 @@ import typer
 from dray.access.authorizer import Action
 from dray.access.key_service import KeyService, NewKey
 from dray.access.keys import KeyText
-from dray.access.principals import Caller
+from dray.access.principals import KnownCaller
 from dray.cli.options import FormatOption
 from dray.cli.output import Format, answer
 from dray.cli.tables import TableFormat, TableOption, show
@@ -21,9 +21,10 @@ from dray.clock import SystemClock
 from dray.config import parse_duration
 from dray.disk import LocalDisk
 from dray.ids import SystemEntropy
-from dray.machine.access import ApiKey, Role
+from dray.machine.access import ApiKey, KeyRole
+from dray.node.audit_files import AskedCommand, check_audit, unlisted
 from dray.node.directory import DataDirectory
-from dray.node.keys import change_keys, check_audit, list_keys
+from dray.node.keys import change_keys, list_keys
 from dray.node.metadata import Effects
 from dray.offload import ThreadOffload
 
@@ -63,12 +64,12 @@ def create(
     wanted = NewKey(
         name=name,
         principal=principal,
-        role=None if role is None else Role[role.name],
+        role=None if role is None else KeyRole[role.name],
         life_ms=_life_ms(expires),
     )
 
     async def make(effects: Effects) -> tuple[ApiKey, KeyText]:
-        async def work(keys: KeyService, caller: Caller) -> tuple[ApiKey, KeyText]:
+        async def work(keys: KeyService, caller: KnownCaller) -> tuple[ApiKey, KeyText]:
             return await keys.create(wanted, caller)
 
         return await change_keys(DataDirectory.at(directory, effects.disk), effects, Action.CREATE_KEY, name, work)
@@ -110,7 +111,7 @@ def revoke(
         typer.confirm(CONFIRMED, abort=True)
 
     async def end(effects: Effects) -> None:
-        async def work(keys: KeyService, caller: Caller) -> None:
+        async def work(keys: KeyService, caller: KnownCaller) -> None:
             await keys.revoke(key_id, caller)
 
         await change_keys(DataDirectory.at(directory, effects.disk), effects, Action.REVOKE_KEY, key_id, work)
@@ -121,13 +122,23 @@ def revoke(
 
 @audit.command("verify")
 def verify(directory: KeysDirectory, form: FormatOption = Format.TEXT) -> None:
-    """Check that no line of the audit files was changed, dropped or inserted."""
+    """Check that no line of the audit files was changed, dropped or inserted, and compare them with the log."""
     found = check_audit(DataDirectory.at(directory, LocalDisk()), LocalDisk())
+
+    async def compare(effects: Effects) -> tuple[int, list[AskedCommand]]:
+        return await unlisted(DataDirectory.at(directory, effects.disk), effects)
+
+    asked, missing = _run(compare)
     document = {
         "chains": [
             {"path": place, "lines": end.lines, "files": end.files, "hash": end.hash, "torn_bytes": end.torn_bytes}
             for place, end in found.items()
-        ]
+        ],
+        "asked": asked,
+        "unlisted": [
+            {"position": one.position, "command": one.command, "actor": one.actor, "request": one.request}
+            for one in missing
+        ],
     }
     lines = [
         f"{place}: {end.lines} lines in {end.files} files are whole, hash {end.hash}" for place, end in found.items()
@@ -137,6 +148,8 @@ def verify(directory: KeysDirectory, form: FormatOption = Format.TEXT) -> None:
         for place, end in found.items()
         if end.torn_bytes
     ]
+    lines.append(f"the log holds {asked} commands of administrators, {asked - len(missing)} of them are in these files")
+    lines += [f"not here: {one.command} at {one.position} by {one.actor}, request {one.request}" for one in missing]
     answer(form, document, "\n".join(lines))
 
 

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from urllib.parse import unquote
 
 from dray.access.authorizer import Action
-from dray.access.principals import Caller, Door
+from dray.access.principals import Entrance, KnownCaller
 from dray.access.service import AccessService, bearer
 from dray.machine.heaps.catalog import Heap
 from dray.servers.grpc.gate import GrpcCaller
@@ -22,10 +22,10 @@ AUTHORIZATION: Final = "authorization"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownCaller(GrpcCaller):
+class AdmittedCaller(GrpcCaller):
     """A caller who was let in."""
 
-    who: Caller
+    who: KnownCaller
 
 
 class GrpcGuard:
@@ -34,11 +34,11 @@ class GrpcGuard:
     def __init__(self, access: AccessService) -> None:
         self._access = access
 
-    async def admit(self, metadata: Mapping[str, str], address: str) -> KnownCaller:
+    async def admit(self, metadata: Mapping[str, str], address: str) -> AdmittedCaller:
         given = metadata.get(AUTHORIZATION)
         shown = None if given is None else bearer([given])
-        who = await self._access.admit(shown, door=Door.GRPC, address=host_of(address))
-        return KnownCaller(
+        who = await self._access.admit(shown, door=Entrance.GRPC, address=host_of(address))
+        return AdmittedCaller(
             name=who.key_id or "anonymous", address=who.address, actor=str(who.principal), request=who.request, who=who
         )
 
@@ -62,9 +62,9 @@ class GrpcGuard:
             yield stream.ended
 
 
-def known(caller: GrpcCaller) -> Caller:
+def known(caller: GrpcCaller) -> KnownCaller:
     """Who was let in; nobody else gets this far."""
-    assert isinstance(caller, KnownCaller), "a caller comes from `admit`"
+    assert isinstance(caller, AdmittedCaller), "a caller comes from `admit`"
     return caller.who
 
 

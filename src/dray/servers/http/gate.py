@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 from starlette.requests import Request
 
 from dray.access.authorizer import Action
-from dray.access.principals import Caller, Door
+from dray.access.principals import Entrance, KnownCaller
 from dray.access.service import AccessService, bearer
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class Asker:
     """Who it is, for the log of commands."""
     request: str
     """The name of this request there."""
-    who: Caller
+    who: KnownCaller
 
 
 class HttpGuard:
@@ -50,7 +50,7 @@ class HttpGuard:
     async def admit(self, request: Request) -> Asker:
         shown = bearer(request.headers.getlist(AUTHORIZATION))
         address = "" if request.client is None else request.client.host
-        who = await self._access.admit(shown, door=Door.HTTP, address=address)
+        who = await self._access.admit(shown, door=Entrance.HTTP, address=address)
         return Asker(name=who.key_id or "anonymous", actor=str(who.principal), request=who.request, who=who)
 
     def allow(self, asker: Asker, action: str, name: str) -> None:
