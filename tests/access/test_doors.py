@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import grpc
 import httpx
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from dray.access.audit import check_chain, deeds
 from dray.api.v1 import heaps_pb2 as pb
@@ -261,6 +262,8 @@ def test_an_audit_file_that_cannot_be_written_makes_the_broker_unready_and_consu
     with broker(data) as dray, http(dray) as nobody:
         in_the_way = data / "audit" / "00000001.jsonl"
         in_the_way.mkdir()
+        kafka = AdminClient({"bootstrap.servers": dray.bootstrap})
+        kafka.create_topics([NewTopic("orders", 1)])["orders"].result(LONG_S)
         key_id, admin = made(nobody, name="ops")
         with http(dray, admin) as api:
             ready = httpx.get(f"http://{dray.http}/readyz")
