@@ -18,8 +18,8 @@ from dray.replica.wakeups import CATALOG
 from dray.telemetry import logger
 
 LISTENER: Final = "client"
-GRPC: Final = "grpc"
 HTTP: Final = "http"
+GRPC: Final = "grpc"
 WITHDRAW_S: Final = 3.0
 """What a stop gives the log for the news."""
 
@@ -33,14 +33,15 @@ def registration_of(
     grpc: HostPort | None = None,
 ) -> RegisterBroker:
     """What the cluster is told: where clients reach this broker."""
-    places = {LISTENER: told, HTTP: http, GRPC: grpc}
+    listeners = [Listener(name=LISTENER, host=told.host, port=told.port)]
+    for name, at in ((HTTP, http), (GRPC, grpc)):
+        if at is not None:
+            listeners.append(Listener(name=name, host=at.host, port=at.port))
     return RegisterBroker(
         broker_id=settings.id,
         zone=settings.zone,
         rack=settings.rack or settings.zone,
-        listeners=tuple(
-            Listener(name=name, host=at.host, port=at.port) for name, at in places.items() if at is not None
-        ),
+        listeners=tuple(listeners),
         started_ms=clock.wall_ms(),
         build=dray.__version__,
     )

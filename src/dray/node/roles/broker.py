@@ -13,7 +13,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from starlette.applications import Starlette
 from starlette.routing import Mount
 
 import dray
@@ -31,6 +30,7 @@ from dray.log.urls import MemoryLogs
 from dray.node import telemetry
 from dray.node.addresses import HostPort
 from dray.node.admission import Admission, audit_probe, run_admission
+from dray.node.api import durability_of, served_api
 from dray.node.catalog import served_catalog
 from dray.node.descriptors import open_limit, share
 from dray.node.effects import ProcessEffects, of_process
@@ -56,7 +56,6 @@ from dray.routing.sending import Sending
 from dray.routing.settings import RoutingSettings
 from dray.servers.grpc.settings import GrpcSettings
 from dray.servers.http.api import PREFIX as API
-from dray.servers.http.api import ApiServices, make_api
 from dray.servers.http.app import make_app
 from dray.servers.http.catalog import catalog_routes
 from dray.servers.http.server import serve_http
@@ -282,7 +281,7 @@ async def _start_http(
     app = make_app(
         probes,
         BrokerView(plane, disks),
-        [*catalog_routes(tables), Mount(API, app=_make_api(config, services, admission))],
+        [*catalog_routes(tables), Mount(API, app=served_api(config, services, admission))],
     )
     try:
         await stack.enter_async_context(serve_http(app, taken.sockets))
@@ -296,27 +295,23 @@ async def _start_grpc(
     """Loaded only where it is served: it costs memory and time."""
     from dray.servers.grpc.server import serve_grpc
 
-    durability = "memory" if isinstance(config.get(LogSettings).place, MemoryLogs) else "synced"
     plane = built.plane
     try:
         places = [at.getsockname()[:2] for at in taken.sockets]
         server = await stack.enter_async_context(
             serve_grpc(
-                built.heaps, admission.access, admission.keys, config.get(GrpcSettings), plane.clock, durability, places
+                built.heaps,
+                admission.access,
+                admission.keys,
+                config.get(GrpcSettings),
+                plane.clock,
+                durability_of(config),
+                places,
             )
         )
     except OSError as error:  # bound by both of us, and the other was first to listen
         raise refusal(error, taken.address, "grpc.listen", "--grpc") from error
     return server.stop
-
-
-def _make_api(config: Config, services: BrokerServices, admission: Admission) -> Starlette:
-    asked = ApiServices(
-        topics=services.topics, publisher=services.publisher, reads=services.reads, consume=services.consume,
-        heaps=services.heaps, routing=services.routing, clock=services.plane.clock, offload=services.plane.unpack,
-        access=admission.access, keys=admission.keys,
-    )  # fmt: skip
-    return make_api(asked, config.get(HttpSettings))
 
 
 def _own_root(config: Config) -> Path | None:

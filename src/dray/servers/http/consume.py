@@ -56,7 +56,7 @@ class AckOneIn(In, frozen=True, kw_only=True):
     ranges: Annotated[list[SpanIn], Meta(max_length=MAX_RANGES)] = msgspec.field(default_factory=list)
 
 
-class AckIn(In, frozen=True, kw_only=True):
+class AckRecordsIn(In, frozen=True, kw_only=True):
     """Records that are done."""
 
     group: GroupName
@@ -83,7 +83,7 @@ class NackOneIn(In, frozen=True, kw_only=True):
     error: ShortText = ""
 
 
-class NackIn(In, frozen=True, kw_only=True):
+class NackRecordsIn(In, frozen=True, kw_only=True):
     """Records that failed: they come again, or go to the dead-letter topic."""
 
     group: GroupName
@@ -95,7 +95,7 @@ class DeadOut(Out, frozen=True, kw_only=True):
     offset: Int64
 
 
-class NackedOut(Out, frozen=True, kw_only=True):
+class NackedRecordsOut(Out, frozen=True, kw_only=True):
     """What went to the dead-letter topic, having failed too often."""
 
     dead: list[DeadOut]
@@ -114,16 +114,16 @@ class ConsumeApi:
         return [
             endpoint(
                 method="GET", path="/topics/{topic}/consume", action="topic.consume", handle=self.consume,
-                query=ConsumeQuery, body=NoBody, gives=ConsumedOut, statuses=(307, 404, 409, 429, 504), lines=True,
+                query=ConsumeQuery, body=NoBody, gives=ConsumedOut, statuses=(307, 404, 409, 429, 504),
                 summary="Records that the group has not settled, for the time of a lease.",
             ),
             endpoint(
                 method="POST", path="/topics/{topic}/ack", action="topic.consume", handle=self.ack, query=NoQuery,
-                body=AckIn, gives=AckedOut, statuses=(404, 409), summary="Records are done.",
+                body=AckRecordsIn, gives=AckedOut, statuses=(404, 409), summary="Records are done.",
             ),
             endpoint(
                 method="POST", path="/topics/{topic}/nack", action="topic.consume", handle=self.nack, query=NoQuery,
-                body=NackIn, gives=NackedOut, statuses=(307, 404, 409), summary="Records failed.",
+                body=NackRecordsIn, gives=NackedRecordsOut, statuses=(307, 404, 409), summary="Records failed.",
             ),
         ]  # fmt: skip
 
@@ -146,7 +146,7 @@ class ConsumeApi:
             return Response(b"".join(msgspec.json.encode(record) + b"\n" for record in records), media_type=NDJSON)
         return ConsumedOut(records=records)
 
-    async def ack(self, call: Call[NoQuery, AckIn]) -> AckedOut:
+    async def ack(self, call: Call[NoQuery, AckRecordsIn]) -> AckedOut:
         """Any broker settles: what is done is in the log."""
         topic = await self.topics.find(call.path["topic"])
         acked = []
@@ -156,7 +156,7 @@ class ConsumeApi:
             acked.append(AckedOneOut(partition=given.partition, next_offset=str(floor)))
         return AckedOut(acked=acked)
 
-    async def nack(self, call: Call[NoQuery, NackIn]) -> "NackedOut | Response":
+    async def nack(self, call: Call[NoQuery, NackRecordsIn]) -> "NackedRecordsOut | Response":
         topic = await self.topics.find(call.path["topic"])
         elsewhere = self.homes.elsewhere(call.request, call.body.group)
         if elsewhere is not None:
@@ -168,7 +168,7 @@ class ConsumeApi:
                 topic, call.body.group, given.partition, given.offsets, delay_s=delay_s, error=given.error
             )
             dead += [DeadOut(partition=given.partition, offset=str(offset)) for offset in gone]
-        return NackedOut(dead=dead)
+        return NackedRecordsOut(dead=dead)
 
 
 def _spans(given: AckOneIn) -> Sequence[Span]:

@@ -78,8 +78,8 @@ class Endpoint:
     summary: str
     statuses: Sequence[int] = ()
     """Which it may have besides those that every endpoint has."""
-    lines: bool = False
-    """It may answer with lines of JSON."""
+    streams: bool = False
+    """It answers with lines of JSON, without an end."""
     named_in: str = ""
     """The field of the body, or of its items, that names what it is about; else that is in the path."""
 
@@ -99,13 +99,13 @@ def endpoint(
     gives: type[msgspec.Struct] | None,
     summary: str,
     statuses: Sequence[int] = (),
-    lines: bool = False,
+    streams: bool = False,
     named_in: str = "",
 ) -> Endpoint:
     """An endpoint whose handler takes what it says that it takes."""
     return Endpoint(
         method=method, path=path, action=action, handle=cast("Handler", handle), query=query, body=body, gives=gives,
-        summary=summary, statuses=statuses, lines=lines, named_in=named_in,
+        summary=summary, statuses=statuses, streams=streams, named_in=named_in,
     )  # fmt: skip
 
 
@@ -162,7 +162,7 @@ class _Path:
         asker = await self._gate.admit(request)  # HG1
         path = {name: str(value) for name, value in request.path_params.items()}
         if not asked.named_in:
-            self._gate.allow(asker, asked.action, path.get("topic", ""))
+            self._gate.allow(asker, asked.action, path.get("topic") or request.query_params.get("topic", ""))
         query = _query(request, asked.query)
         body: msgspec.Struct = NoBody()
         if asked.has_body:
