@@ -283,3 +283,54 @@ def test_an_audit_file_that_cannot_be_written_makes_the_broker_unready_and_consu
             assert httpx.get(f"http://{dray.http}/readyz").status_code == 200
     lines = list(deeds(data / "audit", LocalDisk()))
     assert [(line["action"], line["credential"]) for line in lines] == [("key.create", ""), ("key.create", key_id)]
+
+
+LOOKS = {"GetHeap", "ListHeaps", "Stats", "Peek"}
+LOOKS_HTTP = {
+    "/heaps", "/heaps/{topic}", "/stats", "/peek", "/heaps/{topic}/dlq", "/topics/{topic}/partitions/{partition}",
+    "/topics/{topic}/partitions/{partition}/records",
+}  # fmt: skip
+"""What a viewer may ask: said once more, apart from the code."""
+
+
+def call_raw(dray: TestBroker, service: str, name: str, packed: bytes, key: str | None) -> grpc.StatusCode:
+    with grpc.insecure_channel(dray.grpc) as channel:
+        metadata = () if key is None else (("authorization", f"Bearer {key}"),)
+        try:
+            channel.unary_unary(f"/dray.v1.{service}/{name}")(packed, metadata=metadata, timeout=LONG_S)
+        except grpc.RpcError as error:
+            return error.code()
+    return grpc.StatusCode.OK
+
+
+def test_every_call_of_both_doors_needs_a_key_and_its_right(dray):
+    """AC2, HG1, GA1, D-203: whatever is described is guarded"""
+    with http(dray) as nobody:
+        _, admin = made(nobody)
+    with http(dray, admin) as api:
+        _, viewer = made(api, role="viewer")
+        described = api.get("/openapi.json").json()["paths"]
+    services = pb.DESCRIPTOR.services_by_name
+    unary = [(service, one) for service in ("Heaps", "Keys") for one in services[service].methods_by_name
+             if not services[service].methods_by_name[one].client_streaming]  # fmt: skip
+    assert len(unary) == 21
+    batch = pb.EnqueueBatchReq(items=[pb.EnqueueReq(topic="x")]).SerializeToString()
+    for service, name in unary:
+        packed = batch if name == "EnqueueBatch" else b""
+        assert call_raw(dray, service, name, packed, None) is grpc.StatusCode.UNAUTHENTICATED, name
+        code = call_raw(dray, service, name, packed, viewer)
+        assert (code is grpc.StatusCode.PERMISSION_DENIED) == (name not in LOOKS), (name, code)
+    asked = 0
+    with http(dray) as nobody, http(dray, viewer) as looking:
+        for path, methods in described.items():
+            at = re.sub(r"\{partition\}", "0", re.sub(r"\{\w+\}", "nowhere0", path))
+            for method in methods:
+                given = {} if method in ("get", "delete") else {"json": {"topic": "nowhere"}}
+                assert nobody.request(method, at, **given).status_code == 401, (method, path)
+                status = looking.request(method, at, **given).status_code
+                if method == "get" and path in LOOKS_HTTP:
+                    assert status in (200, 400, 404), (method, path, status)
+                else:
+                    assert status in (400, 403), (method, path, status)
+                asked += 1
+    assert asked > 25

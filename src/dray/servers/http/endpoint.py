@@ -109,8 +109,8 @@ def endpoint(
     )  # fmt: skip
 
 
-COMMON: Final = (400, 401, 403, 405, 500, 503)
-WITH_BODY: Final = (408, 413, 415, 429, 504)
+COMMON: Final = (400, 401, 403, 405, 429, 500, 503)
+WITH_BODY: Final = (408, 413, 415, 504)
 
 
 def routes_of(endpoints: Sequence[Endpoint], gate: HttpGuard, bodies: Bodies) -> list[Route]:
