@@ -1,20 +1,16 @@
 """Other catalogs than the file in the data directory."""
 
 import os
-import socket
 import subprocess
 import sys
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from dray.tables import catalog
-from dray.tables.catalog import open_catalog
-from dray.tables.errors import BadCatalog, CatalogUnavailable
-from dray.tables.table import TableOwner, TopicTables
-from tests.tables.warehouse import NOW_MS, ORDERS, appending, span, warehouse
+from dray.tables.errors import CatalogUnavailable
+from dray.tables.table import TableOwner
+from tests.tables.faulty_rest import Fault, FaultyRest
+from tests.tables.warehouse import NOW_MS, appending, span, warehouse
 
 USE = """
 import sys
@@ -41,54 +37,15 @@ def test_what_pyiceberg_itself_is_told_of_the_catalog_counts(tmp_path):
     assert not (tmp_path / "tables").exists()
 
 
-@contextmanager
-def hanging_catalog():
-    """A REST catalog that tells its configuration, and then answers nothing any more until it is let go."""
-    ending = threading.Event()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            if not self.path.startswith("/v1/config"):
-                ending.wait()
-                return
-            self.send_response(200)
-            self.send_header("content-length", "31")
-            self.end_headers()
-            self.wfile.write(b'{"defaults":{},"overrides":{}} ')
-
-        do_HEAD = do_POST = do_GET  # noqa: N815
-
-        def log_message(self, *_):
+def test_a_rest_catalog_that_says_nothing_is_given_up(tmp_path, monkeypatch):
+    """R-160: from the first question on, before anybody could have set a limit on the library's own connection."""
+    monkeypatch.setattr(catalog, "ANSWER_S", 0.2)
+    with FaultyRest("http://127.0.0.1:9") as line:
+        line.fault = lambda _method, _path: Fault(lands=False, hangs=True)
+        with pytest.raises(CatalogUnavailable, match="timed out"), warehouse(tmp_path, kind=line.address):
             pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            ending.set()
-            server.shutdown()
-
-
-def test_a_catalog_that_hangs_is_told_as_one_that_does_not_answer(tmp_path, monkeypatch):
-    """R-160: no request waits for ever, and nothing was committed."""
-    monkeypatch.setattr(catalog, "ANSWER_S", 0.3)
-    with warehouse(tmp_path) as house, hanging_catalog() as address:
-        tables = TopicTables(open_catalog(address, tmp_path, house.store), house.store, house.tables._entropy)
-        with pytest.raises(CatalogUnavailable, match="does not answer"):
-            tables.commit(ORDERS, appending(house.file(0, 0, 10)), NOW_MS)
-
-
-def test_a_catalog_that_hangs_from_the_beginning_cannot_be_opened(tmp_path, monkeypatch):
-    """R-160: the library asks for the configuration without a limit of its own."""
-    monkeypatch.setattr(catalog, "ANSWER_S", 0.3)
-    with (
-        warehouse(tmp_path) as house,
-        socket.create_server(("127.0.0.1", 0)) as silent,
-        pytest.raises(BadCatalog, match="cannot be opened"),
-    ):
-        open_catalog(f"http://127.0.0.1:{silent.getsockname()[1]}", tmp_path, house.store)
+    with pytest.raises(CatalogUnavailable, match="does not answer"), warehouse(tmp_path, kind=line.address):
+        pass
 
 
 def test_orders_and_orders_in_capitals_are_two_tables_where_the_catalog_makes_capitals_small(tmp_path):

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from dray.cli import telemetry
-from dray.cli.serving import Running, as_broker
+from dray.cli.serving import Running, as_broker, ready_line
 from dray.cli.settings import LoggingSettings
 from dray.clock import Clock, SystemClock
 from dray.config import Config
@@ -101,7 +101,7 @@ async def as_broker_that_compacts(config: Config) -> AsyncIterator[Running]:
         keeper = CompactorKeeper(options_of(config), broker, SystemClock())
         work = broker.plane.watch.start("compactor", keeper.run)
         try:
-            yield Running(ready=f"kafka={broker.advertised} http={broker.http.url}", failed=broker.failed)
+            yield Running(ready=ready_line(broker), failed=broker.failed)
         finally:
             await broker.plane.watch.stop(work)
 
