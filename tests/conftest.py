@@ -10,3 +10,5 @@ settings.load_profile("unhurried")
 
 # A broker that lives for longer than a minute would start Spark in the middle of another test.
 os.environ.setdefault("DRAY__COMPACTION__ENABLED", "false")
+# Many brokers run at once, and one port would be all of theirs: who wants heaps over gRPC says where.
+os.environ.setdefault("DRAY__GRPC__LISTEN", "")
