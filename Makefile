@@ -41,7 +41,9 @@ demo: $(SETUP)
 	@directory=$$(mktemp -d) && trap 'rm -rf "$$directory"' EXIT && \
 	$(BIN)/python examples/first_steps.py "$$directory/dray-data" && echo && \
 	echo "The same topic in SQL, while records come in" && \
-	$(BIN)/python examples/orders_in_sql.py "$$directory/dray-data"
+	$(BIN)/python examples/orders_in_sql.py "$$directory/dray-data" && echo && \
+	echo "Files of its table and the log, in one DataFrame" && \
+	$(BIN)/python examples/one_dataframe.py "$$directory/dray-data"
 
 test: $(SETUP)
 	$(BIN)/python -m pytest $(SHARED) -m "not peers and not long"

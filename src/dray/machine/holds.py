@@ -9,7 +9,7 @@ A dashboard may plan every second. So plans share holds: an older one keeps all
 that a younger one would.
 
 Invariants
-    X9   A hold keeps every object that dies at or after its position, until
+    X9  A hold keeps every object that dies at or after its position, until
          machine time has passed its end; then it counts for nothing.
     X10  A hold is shared only by who asks for a time of which its age is at
          most a `SHARES`th: so none outlives its last reader by more than that,

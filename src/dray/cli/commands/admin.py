@@ -8,6 +8,7 @@ from typing import Annotated, Final, TypeAlias
 
 import typer
 
+from dray.cli.commands._pins import pins
 from dray.cli.commands._table import table
 from dray.cli.options import FormatOption
 from dray.cli.output import Format, answer
@@ -31,6 +32,7 @@ app: Final = typer.Typer()
 meta: Final = typer.Typer(help="The metadata of a data directory, beside a running broker or with none.")
 app.add_typer(meta, name="meta")
 app.add_typer(table, name="table")
+app.add_typer(pins, name="pins")
 
 Directory: TypeAlias = Annotated[Path, typer.Argument(metavar="DIR", help="The data directory.")]
 DomainOption: TypeAlias = Annotated[int, typer.Option("--domain", min=0, max=0xFFFF, help="Which domain to look at.")]

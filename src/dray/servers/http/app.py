@@ -7,6 +7,7 @@
                    moment on in which a broker is told to stop
 /metrics           Prometheus
 /iceberg           the tables of the cluster, see `catalog`
+/v1/plans          plans for drivers elsewhere, see `plans`
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -67,11 +67,11 @@ class NoSuchNamespace(NotFound):
     """There is no such namespace."""
 
 
-class ReadOnly(Invalid):
+class ReadOnlyCatalog(Invalid):
     """The catalog does not do this."""
 
 
-Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
+HttpAnswer: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
 def catalog_routes(catalog: TableCatalog) -> list[Route]:
@@ -133,7 +133,7 @@ class _Served:
 
 
 async def _refuse(request: Request) -> Response:
-    raise ReadOnly("this catalog is read-only: tables change with their topics alone")  # HT3
+    raise ReadOnlyCatalog("this catalog is read-only: tables change with their topics alone")  # HT3
 
 
 async def _missing(request: Request) -> Response:
@@ -144,7 +144,7 @@ def _no_table(namespace: str, name: str) -> NotFound:
     return NotFound("no such table", table=f"{namespace}.{name}"[:600])
 
 
-def _told(answer: Answer) -> Answer:
+def _told(answer: HttpAnswer) -> HttpAnswer:
     """The same, with errors as the specification has them."""
 
     async def call(request: Request) -> Response:
@@ -162,7 +162,7 @@ def _error(error: DrayError, request: Request) -> Response:
             kind, status = "NoSuchNamespaceException", 404
         case NotFound():
             kind, status = "NoSuchTableException" if "table" in request.path_params else "NotFoundException", 404
-        case ReadOnly():
+        case ReadOnlyCatalog():
             kind, status = "UnsupportedOperationException", 406
         case Invalid():
             kind, status = "BadRequestException", 400
