@@ -61,7 +61,7 @@ class PlanFailed(DrayError):
         self.told_kind = told_kind
 
 
-class Planner(Protocol):
+class PlanMaker(Protocol):
     """Who makes plans."""
 
     async def plan(self, request: PlanRequest) -> PlanStream: ...
@@ -69,7 +69,7 @@ class Planner(Protocol):
     async def let_go(self, pin: str) -> None: ...
 
 
-def plan_routes(planner: Planner) -> list[Route]:
+def plan_routes(planner: PlanMaker) -> list[Route]:
     """What is served of a planner."""
 
     async def make(request: Request) -> Response:
