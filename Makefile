@@ -68,6 +68,7 @@ check: $(SETUP)
 	$(BIN)/python -m tools.check_invariants
 	$(BIN)/python -m tools.check_requirements
 	$(BIN)/python -m tools.generate_kafka --check
+	$(BIN)/python -m tools.generate_api --check
 	$(BIN)/python -m tools.generate_kafka_support --check
 	$(BIN)/python -m tools.generate_configuration --check
 	$(BIN)/python -m tools.generate_metrics --check

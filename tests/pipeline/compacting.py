@@ -32,6 +32,7 @@ from dray.replica.replica import Replica
 from dray.tables.catalog import open_catalog
 from dray.tables.due import DueRules
 from dray.tables.io import bound_store
+from dray.tables.rewrites import RewriteRules
 from dray.tables.table import TableOwner, TopicTables
 from tests.pipeline.parts import Row
 
@@ -86,7 +87,7 @@ def rows_of(topic: str, table: pa.Table) -> list[Row]:
 
 @asynccontextmanager
 async def compactor(
-    directory: Path, run_jobs=None, rules: DueRules = ALL, *, keep: bool = False
+    directory: Path, run_jobs=None, rules: DueRules = ALL, *, keep: bool = False, rewriting: RewriteRules | None = None
 ) -> AsyncIterator[Running]:
     """One on the log of a directory, beside its broker or with none."""
     found, identity = read_directory(str(directory))
@@ -107,7 +108,7 @@ async def compactor(
         offload = ThreadOffload(4)
         made = Compactor(
             replicas, Saga(replicas, await objects(), tables=True), tables, run_jobs or without_spark(address), rules,
-            SystemClock(), offload, 1 << 40, identity.cluster_id,
+            SystemClock(), offload, 1 << 40, identity.cluster_id, rewriting,
         )  # fmt: skip
         upkeep = Upkeep(replicas, tables, offload, identity.cluster_id, keep=keep)
         yield Running(made, tables, replicas, upkeep, identity.cluster_id)

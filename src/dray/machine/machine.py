@@ -27,6 +27,7 @@ from typing import ClassVar, Final
 
 from dray.errors import Invalid
 from dray.log.envelope import HEAD, BadEntry, decode_commands
+from dray.machine.access import AccessKeys
 from dray.machine.brokers import Brokers
 from dray.machine.command import MAX_ROWS, BadCommand, Command, Decoders
 from dray.machine.confirmations import Confirmations
@@ -88,6 +89,7 @@ class Machine:
         self.heap_catalog = HeapCatalog(self.head, self.timeline, self.topics, self.heaps)
         self.heaps.catalog = self.heap_catalog
         self.topics.others = self.heap_catalog
+        self.access = AccessKeys(self.head, self.timeline)
         self.nouns = self.all_nouns()
         kinds = [kind for noun in self.nouns for kind in noun.commands]
         self.decoders = Decoders([Genesis, Activate, *kinds])
@@ -98,7 +100,7 @@ class Machine:
         return (
             self.sessions, self.objects, self.streams, self.topics, self.offsets, self.brokers, self.confirmations,
             self.producer_ids, self.groups, self.group_configs, self.generations, self.data_domains,
-            self.tasks, self.heap_catalog, self.heaps, self.holds,
+            self.tasks, self.heap_catalog, self.heaps, self.access, self.holds,
         )  # fmt: skip
 
     @property

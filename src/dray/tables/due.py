@@ -44,6 +44,8 @@ class DueStream:
     age_ms: int
     cuts: tuple[int, ...]
     """Where its files end, the last one at `end`."""
+    rewrite: bool = False
+    """It is one of small files, which are to become fewer."""
 
 
 def due_streams(machines: dict[int, Machine], rules: DueRules, topic: str | None = None) -> Iterator[DueStream]:
@@ -89,7 +91,7 @@ def _judge(machine: Machine, stream: Stream, rules: DueRules, topic: str, *, for
     if not records or not (force or age_ms >= rules.age_ms or size >= rules.size):
         return None
     first = machine.streams.first_hot(stream)
-    cuts = _cuts(stream, first, rules.file_size)
+    cuts = cuts_of(stream, first, len(stream.index), rules.file_size)
     start = stream.index.row(first).start
     return DueStream(
         topic=topic, topic_id=stream.topic_id, partition=stream.partition, domain=machine.head.domain,
@@ -97,10 +99,10 @@ def _judge(machine: Machine, stream: Stream, rules: DueRules, topic: str, *, for
     )  # fmt: skip
 
 
-def _cuts(stream: Stream, first: int, file_size: int) -> tuple[int, ...]:
-    """Where files end: each at the row that fills it, within what one task may have."""
+def cuts_of(stream: Stream, first: int, end: int, file_size: int) -> tuple[int, ...]:
+    """Where the files of the rows [first, end) end: each at the row that fills it, within what one task may have."""
     index = stream.index
-    end = min(len(index), first + MAX_TASK_ROWS)
+    end = min(end, first + MAX_TASK_ROWS)
     cuts: list[int] = []
     at = first
     while at < end and len(cuts) < MAX_FILES:

@@ -70,6 +70,8 @@ class CompactorOptions(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     file_size: int
     cycle_size: int
+    small_files: int
+    settled_ms: int
     look_s: float
     idle_s: float
     master: str
@@ -101,6 +103,8 @@ class TopicDone(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     files: int
     file_bytes: int
+    rewritten: int
+    """Small files that became fewer."""
     state: str
     reason: str = ""
 

@@ -51,6 +51,13 @@ class CompactionSettings(Section):
     target_file_bytes: Size = Size("128MiB")
     """Cut files of more records than this."""
 
+    small_files: int = Field(default=10, ge=2, le=1_000)
+    """Put so many neighbouring files of a partition together, if each holds less than half of `target_file_bytes`.
+    Fewer: fewer files for queries to open, and records are written again more often."""
+
+    settled: timedelta = timedelta(days=1)
+    """Put small files together, however few, when no newer records came to them for as long as this."""
+
     cycle_bytes: Size = Size("4GiB")
     """Take no more than this in hand at a time."""
 

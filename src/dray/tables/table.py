@@ -117,6 +117,8 @@ class FileExchange:
 
     old: tuple[str, ...]
     new: tuple[NewFile, ...]
+    older: tuple[str, ...] = ()
+    """These too, if they are still there: the log has dropped their rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +279,7 @@ class _Staging:
         self._overtaken: dict[int, RowsThere] = {}
         self._snapshot_id = 0 if table.metadata.current_snapshot_id is None else table.metadata.current_snapshot_id
         wanted = {file.location for file in change.added}
-        wanted |= {old for exchange in change.exchanged for old in exchange.old} | set(change.removed)
+        wanted |= {old for one in change.exchanged for old in (*one.old, *one.older)} | set(change.removed)
         wanted |= {new.location for exchange in change.exchanged for new in exchange.new}
         needs_look = change.exchanged or change.removed or any(self._standing(one) for one in change.ranges)
         self._present = present(table.current_snapshot(), wanted if needs_look else (), table.io)
@@ -346,6 +348,7 @@ class _Staging:
         if not open_:
             return False
         old = [self._file(location) for one in open_ for location in one.old]
+        old += [self._present[location] for one in open_ for location in one.older if location in self._present]
         new = [file.entry() for one in open_ for file in one.new]
         _exchange(Operation.REPLACE, staged, properties, old, new)
         return True

@@ -84,12 +84,23 @@ def _summary(summary: CycleDone, form: TableFormat) -> None:
         typer.echo("nothing was due")
         return
     rows = [
-        (one.topic, one.partitions, one.records, one.bytes, one.files, one.file_bytes, one.state, one.reason)
+        (
+            one.topic,
+            one.partitions,
+            one.records,
+            one.bytes,
+            one.files,
+            one.file_bytes,
+            one.rewritten,
+            one.state,
+            one.reason,
+        )
         for one in summary.topics
     ]
-    show(
-        form, document, ("TOPIC", "PARTITIONS", "RECORDS", "BYTES", "FILES", "FILE BYTES", "STATE", "REASON"), rows
+    heading = (
+        "TOPIC", "PARTITIONS", "RECORDS", "BYTES", "FILES", "FILE BYTES", "REWRITTEN", "STATE", "REASON",
     )  # fmt: skip
+    show(form, document, heading, rows)
 
 
 def _status(status: TableStatus, form: TableFormat) -> None:

@@ -45,6 +45,7 @@ from dray.tables.catalog import open_catalog
 from dray.tables.due import ROWS_VERSION, DueRules
 from dray.tables.io import bound_store
 from dray.tables.options import CompactorOptions, CycleDone, JobProgress, NothingDone, Said
+from dray.tables.rewrites import RewriteRules
 from dray.tables.table import TableOwner, TopicTables
 from dray.telemetry import configure_logging, logger
 
@@ -89,7 +90,7 @@ class Process:
             spark = SparkJobs(self._place(directory), self._options.master, self._clock)
             compactor = Compactor(
                 replicas, Saga(replicas, objects, tables=tables is not None), tables, spark, self._rules(), self._clock,
-                self._offload, self._options.cycle_size, identity.cluster_id,
+                self._offload, self._options.cycle_size, identity.cluster_id, self._rewriting(),
             )  # fmt: skip
             upkeep = (
                 None
@@ -141,6 +142,14 @@ class Process:
 
     def _rules(self) -> DueRules:
         return DueRules(age_ms=self._options.age_ms, size=self._options.size, file_size=self._options.file_size)
+
+    def _rewriting(self) -> RewriteRules:
+        return RewriteRules(
+            files=self._options.small_files,
+            file_size=self._options.file_size,
+            settled_ms=self._options.settled_ms,
+            tables=self._options.tables,
+        )
 
     # -- what it does --------------------------------------------------------
 

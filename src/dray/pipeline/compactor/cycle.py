@@ -12,7 +12,7 @@ Invariants
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -21,6 +21,8 @@ from typing import Final, Protocol
 from dray.clock import Clock
 from dray.errors import DrayError, Unavailable
 from dray.machine.garbage import Pin, Pinned, Unpin
+from dray.machine.machine import Machine
+from dray.machine.names import StreamId
 from dray.machine.tasks import Task, TaskState, WrittenFile
 from dray.objects.paths import ParquetName
 from dray.offload import Offload
@@ -31,11 +33,14 @@ from dray.pipeline.plan import Span, pieces_of
 from dray.replica.replica import Replica
 from dray.tables.due import DueRules, DueStream, due_streams
 from dray.tables.options import TopicDone
+from dray.tables.rewrites import RewriteRules, rewrites
 from dray.tables.table import TableChange, TableOwner, TopicTables
 from dray.telemetry import logger
 from dray.wal.ids import wal_id
 
 PIN: Final = "compaction"
+LOOK_NS: Final = 60_000_000_000
+"""Small files are looked for no more often: each of them is looked at."""
 
 
 class RunJobs(Protocol):
@@ -53,12 +58,14 @@ class TopicTally:
     bytes: int = 0
     files: int = 0
     file_bytes: int = 0
+    rewritten: int = 0
+    """Small files whose place others have taken."""
     failures: list[str] = field(default_factory=list)
 
     def told(self, topic: str) -> TopicDone:
         return TopicDone(
             topic=topic, partitions=self.partitions, records=self.records, bytes=self.bytes, files=self.files,
-            file_bytes=self.file_bytes, state="failed" if self.failures else "done",
+            file_bytes=self.file_bytes, rewritten=self.rewritten, state="failed" if self.failures else "done",
             reason="; ".join(dict.fromkeys(self.failures))[:500],
         )  # fmt: skip
 
@@ -88,6 +95,7 @@ class Compactor:
         offload: Offload,
         cycle_size: int,
         cluster_id: str,
+        rewriting: RewriteRules | None = None,
     ) -> None:
         self._replicas = replicas
         self._saga = saga
@@ -98,12 +106,15 @@ class Compactor:
         self._offload = offload
         self._cycle_size = cycle_size
         self._cluster_id = cluster_id
+        self._rewriting = rewriting
+        self._looked_ns: int | None = None
         self._tallies: dict[str, TopicTally] = {}
 
     def due(self, topic: str | None = None) -> list[DueStream]:
         """What is due now, the oldest first, no more than a cycle may take."""
         machines = {domain: replica.machine for domain, replica in self._replicas.items()}
         found = sorted(due_streams(machines, self._rules, topic), key=lambda one: -one.age_ms)
+        found += self._small_files(machines, topic, {one.stream for one in found})
         taken: list[DueStream] = []
         size = 0
         for one in found:
@@ -112,6 +123,17 @@ class Compactor:
             taken.append(one)
             size += one.size
         return taken
+
+    def _small_files(
+        self, machines: dict[int, Machine], topic: str | None, besides: Collection[StreamId]
+    ) -> list[DueStream]:
+        """Files that should become fewer, of streams that have nothing newer to do; looked for now and then."""
+        now_ns = self._clock.boot_ns()
+        waits = topic is None and self._looked_ns is not None and now_ns < self._looked_ns + LOOK_NS
+        if self._rewriting is None or waits:
+            return []
+        self._looked_ns = now_ns
+        return [one for one in rewrites(machines, self._rewriting, topic) if one.stream not in besides]
 
     async def run(self, topic: str | None = None) -> dict[str, TopicTally]:
         """One cycle; what it did, by topic.
@@ -186,6 +208,7 @@ class Compactor:
                 FileJob(
                     number=0, partition=due.partition, start=start, end=end,
                     pieces=tuple(pieces_of(replica.machine, span)), paths=paths,
+                    footers=_footers(replica.machine, span) if due.rewrite else (),
                 )
             )  # fmt: skip
             start = end
@@ -265,9 +288,11 @@ class Compactor:
             self._tell_failure(topic.name, "a task waits for its table: table.enabled is off")
             return
         address = self._tables.store.address
+        new = [one for one in waiting if not one.task.rewrite]
         change = TableChange(
-            added=[file for one in waiting for file in one.entries(address)], ranges=[one.range() for one in waiting]
-        )
+            added=[file for one in new for file in one.entries(address)], ranges=[one.range() for one in new],
+            exchanged=[one.exchange(address) for one in waiting if one.task.rewrite],
+        )  # fmt: skip
         try:
             committed = await self._offload.run(self._tables.commit, topic, change, self._now_ms())
         except DrayError as error:
@@ -277,7 +302,7 @@ class Compactor:
             logger().warning(telemetry.FOREIGN, topic=topic.name, snapshots=committed.foreign)
         for one in waiting:
             overtaken = committed.overtaken.get(one.partition)
-            if overtaken is not None:
+            if overtaken is not None and not one.task.rewrite:
                 self._tell_failure(topic.name, str(overtaken))
                 continue
             try:
@@ -288,7 +313,7 @@ class Compactor:
             await self._to_the_end(task)
 
     async def _to_the_end(self, task: Task) -> None:
-        topic, files = self._topic_of(task), self._saga.files_of(task)
+        topic, files, replaced = self._topic_of(task), self._saga.files_of(task), self._saga.waiting(task)
         try:
             await self._saga.finish(task)
         except DrayError as error:
@@ -297,7 +322,10 @@ class Compactor:
         tally = self._tallies[topic]
         tally.files += len(files)
         tally.file_bytes += sum(owner.size for owner in files)
-        tally.records += sum(owner.file.records for owner in files if owner.file is not None)
+        if task.rewrite:
+            tally.rewritten += 0 if replaced is None else len(replaced.old)
+        else:
+            tally.records += sum(owner.file.records for owner in files if owner.file is not None)
 
     def _topic_of(self, task: Task) -> str:
         waiting = self._saga.waiting(task)
@@ -306,6 +334,14 @@ class Compactor:
     def _now_ms(self) -> int:
         """No later than the log says: what a clock that is ahead would expire is not lost."""
         return min(self._clock.wall_ms(), self._replicas[0].machine.timeline.time_ms)
+
+
+def _footers(machine: Machine, span: Span) -> tuple[tuple[str, int, int], ...]:
+    """Of the files of a span: name, size and checksum of the footer."""
+    index = span.stream.index
+    rows = range(index.count_below(span.start), index.count_below(span.end))
+    owners = [machine.objects.find(index.row(number).object) for number in rows]
+    return tuple((one.path(), one.size, one.file.footer_crc) for one in owners if one is not None and one.file)
 
 
 def _numbered(planned: Sequence[_Planned]) -> list[_Planned]:
