@@ -4,7 +4,8 @@
     DELETE URL/v1/plans/PIN     lets go of what it held
 
 A driver on another machine then needs the broker's HTTP port while it plans,
-and its executors need the store.
+and its executors need the store. Where brokers ask for a key it is taken from
+the environment, as `dray` does it.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from dray.access.errors import Forbidden, Unauthenticated
 from dray.errors import Conflict, Corrupt, DrayError, Invalid, NotFound, Unavailable, Unknown
 from dray.pipeline.errors import BadOption, DataLoss, NoSuchTopic, NotPinned
 from dray.pipeline.opening import read_directory
@@ -31,11 +33,13 @@ from dray.telemetry import be_quiet
 
 ANSWER_S: Final = 180
 MOST_PLAN_BYTES: Final = 1 << 30
+KEY_VARIABLE: Final = "DRAY_API_KEY"
 _TOLD: Final[dict[str, type[DrayError]]] = {
     kind.__name__: kind for kind in (BadOption, NoSuchTopic, DataLoss, NotPinned)
 }
 _KINDS: Final[dict[str, type[DrayError]]] = {
-    kind.kind.name: kind for kind in (Invalid, NotFound, Conflict, Unavailable, Unknown, Corrupt)
+    kind.kind.name: kind
+    for kind in (Invalid, NotFound, Conflict, Unavailable, Unknown, Corrupt, Unauthenticated, Forbidden)
 }
 
 
@@ -78,7 +82,7 @@ def _ask(url: str, method: str, path: str, body: bytes) -> bytes:
     at = urlsplit(url)
     try:
         with closing(_connected(url)) as connection:
-            headers = {"Content-Type": "application/json", "Accept": MEDIA_TYPE}
+            headers = {"Content-Type": "application/json", "Accept": MEDIA_TYPE} | _key()
             connection.request(method, at.path.rstrip("/") + path, body, headers)
             answer = connection.getresponse()
             content = answer.read(MOST_PLAN_BYTES + 1)
@@ -89,6 +93,12 @@ def _ask(url: str, method: str, path: str, body: bytes) -> bytes:
     if answer.status >= 300:
         raise _refusal(answer.status, content, url)
     return content
+
+
+def _key() -> dict[str, str]:
+    """Not by an option: Spark shows those."""
+    key = os.environ.get(KEY_VARIABLE)  # noqa: TID251
+    return {} if not key else {"Authorization": f"Bearer {key}"}
 
 
 def _connected(url: str) -> http.client.HTTPConnection:

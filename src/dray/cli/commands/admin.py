@@ -1,4 +1,4 @@
-"""Look at a data directory's metadata, verify it, and recover it."""
+"""Look at a data directory's metadata, verify and recover it; its keys, tables and audit files."""
 
 import asyncio
 import json
@@ -8,6 +8,7 @@ from typing import Annotated, Final, TypeAlias
 
 import typer
 
+from dray.cli.commands._keys import audit, key
 from dray.cli.commands._pins import pins
 from dray.cli.commands._table import table
 from dray.cli.options import FormatOption
@@ -33,6 +34,8 @@ meta: Final = typer.Typer(help="The metadata of a data directory, beside a runni
 app.add_typer(meta, name="meta")
 app.add_typer(table, name="table")
 app.add_typer(pins, name="pins")
+app.add_typer(key, name="key")
+app.add_typer(audit, name="audit")
 
 Directory: TypeAlias = Annotated[Path, typer.Argument(metavar="DIR", help="The data directory.")]
 DomainOption: TypeAlias = Annotated[int, typer.Option("--domain", min=0, max=0xFFFF, help="Which domain to look at.")]
@@ -40,7 +43,7 @@ DomainOption: TypeAlias = Annotated[int, typer.Option("--domain", min=0, max=0xF
 
 @app.callback()
 def admin() -> None:
-    """Look at a data directory's metadata, verify it, and recover it."""
+    """Look at a data directory's metadata, verify and recover it; its keys, tables and audit files."""
 
 
 @meta.command("ls")

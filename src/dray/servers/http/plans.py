@@ -6,14 +6,16 @@ DELETE  /v1/plans/PIN    lets go of what a plan of one's own held
 
 Options are those of `spark.read.format("dray")`, but for where. Records are not
 told: who reads them needs access to the store. Errors are JSON, with the kind
-that tells what to do next.
+that tells what to do next. Where keys are needed, one that may read the topics
+is sent as by the API (HG1).
 
 Invariants
     HT4  A body is bounded, and so is the number of plans that are made at a
          time and that wait: who comes beyond that is told to come again.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Final, Protocol
 
@@ -24,12 +26,14 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from dray.errors import DrayError, Invalid, Kind
+from dray.servers.http.gate import HttpGuard
 
 MOST_BODY_BYTES: Final = 1 << 20
 MEDIA_TYPE: Final = "application/vnd.dray.plan"
 RETRY_S: Final = 2
 _STATUS: Final = {
-    "INVALID": 400, "NOT_FOUND": 404, "CONFLICT": 409, "LOST": 409, "UNAVAILABLE": 503, "UNKNOWN": 503,
+    "INVALID": 400, "UNAUTHENTICATED": 401, "FORBIDDEN": 403, "NOT_FOUND": 404, "CONFLICT": 409, "LOST": 409,
+    "UNAVAILABLE": 503, "UNKNOWN": 503,
 }  # fmt: skip
 
 
@@ -69,12 +73,15 @@ class PlanMaker(Protocol):
     async def let_go(self, pin: str) -> None: ...
 
 
-def plan_routes(planner: PlanMaker) -> list[Route]:
+def plan_routes(planner: PlanMaker, gate: HttpGuard) -> list[Route]:
     """What is served of a planner."""
 
     async def make(request: Request) -> Response:
         try:
+            asker = await gate.admit(request)  # HG1
             asked = msgspec.json.decode(await _body(request), type=PlanRequest)
+            for topic in topics_in(asked.options):
+                gate.allow(asker, "topic.fetch", topic)
             found = await planner.plan(asked)
         except msgspec.DecodeError as error:
             return _refused(Invalid("the body is not what is asked for here", reason=str(error)[:200]))
@@ -85,6 +92,7 @@ def plan_routes(planner: PlanMaker) -> list[Route]:
 
     async def end(request: Request) -> Response:
         try:
+            gate.allow(await gate.admit(request), "topic.fetch", "")
             await planner.let_go(request.path_params["pin"])
         except DrayError as error:
             return _refused(error)
@@ -94,6 +102,15 @@ def plan_routes(planner: PlanMaker) -> list[Route]:
         Route("/v1/plans", make, methods=["POST"]),
         Route("/v1/plans/{pin}", end, methods=["DELETE"]),
     ]
+
+
+def topics_in(options: Mapping[str, str]) -> list[str]:
+    """What is asked about, by name; a pattern stands for itself."""
+    named = {name.lower(): text for name, text in options.items()}
+    found = [name.strip() for name in named.get("subscribe", "").split(",")]
+    with suppress(msgspec.DecodeError):  # what is no JSON is refused by who plans
+        found += msgspec.json.decode(named.get("assign", "{}"), type=dict[str, object])
+    return [name for name in (*found, named.get("subscribepattern", "")) if name] or [""]
 
 
 async def _body(request: Request) -> bytes:
