@@ -11,8 +11,11 @@ import duckdb
 import polars
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog import load_catalog
 
 import dray
+from dray.access.errors import Unauthenticated
+from dray.cli.main import run
 from dray.errors import Unavailable
 from dray.objects.paths import ObjectKind
 from dray.pipeline import tabular
@@ -197,3 +200,20 @@ def test_spark_reads_by_the_address_of_a_broker(spark, broker):
     assert found == [(row.partition, row.offset, row.value) for row in expected]
     assert (frame.where("partition = 1").count(), frame.count()) == (150, 300)
     assert spark.read.format("dray").option("subscribe", "orders").load(broker.http).count() == 300
+
+
+def test_who_needs_a_key_shows_it_to_the_catalog_and_for_plans(tmp_path, monkeypatch, capsys):
+    """HG1"""
+    with broker_process(tmp_path / "data", "access.required=on") as running:
+        produce(running.bootstrap, "orders", [(b"k", b"v", None, 0)])
+        for method, path in (("GET", "/iceberg/v1/config"), ("DELETE", "/iceberg/v1/namespaces/topics/tables/orders")):
+            assert ask(running, method, path)[0] == 401
+        with pytest.raises(Unauthenticated):
+            dray.read("orders", running.http)
+        assert ask(running, "DELETE", "/v1/plans/some")[0] == 401
+        assert run(["admin", "key", "create", str(running.directory), "--role", "viewer", "--format", "json"]) == 0
+        key = json.loads(capsys.readouterr().out)["key"]
+        monkeypatch.setenv("DRAY_API_KEY", key)
+        assert dray.read("orders", running.http).num_rows == 1
+        catalog = load_catalog("theirs", type="rest", uri=f"{running.http}/iceberg", token=key)
+        assert catalog.list_namespaces() == [("topics",)]
