@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from dray.machine.garbage import Gone, MarkDeleting, Marked, Pin, Unpin
+from dray.machine.holds import Hold
 from dray.retention.turns import PATIENCE
 
 from .shop import DAY, HOUR, MINUTE, Cluster, pass_time
@@ -41,6 +42,21 @@ async def test_an_object_is_deleted_after_its_grace_and_not_before_the_oldest_pi
         await service.retain()
         assert await cluster.paths() == []
         assert broker.machine.objects.count == 0
+
+
+async def test_a_hold_keeps_objects_with_nobody_alive_for_it_until_its_time_is_over(cluster):
+    """R-111, X9: who made it is gone at once."""
+    async with cluster.broker("planner") as planner:
+        (stream,) = (await planner.topic(retention_ms=str(HOUR))).streams
+        await planner.catalog.propose(Hold(pin="plan", length_ms=5 * DAY))
+    async with cluster.broker() as broker:
+        paths = await kill_rows(broker, stream)
+        await broker.pass_time(4 * DAY)
+        await broker.retention().retain()
+        assert await cluster.paths() == paths
+        await broker.pass_time(DAY)
+        await broker.retention().retain()
+        assert await cluster.paths() == []
 
 
 async def test_a_pin_that_began_after_the_death_keeps_nothing(cluster):

@@ -53,8 +53,8 @@ class Story:
                 await life.aclose()
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        return [self.produce, self.produce, self.leave, self.floor, self.delete, self.pin, self.unpin,
-                self.hold, self.time, self.time, self.look, self.look, self.die]  # fmt: skip
+        return [self.produce, self.produce, self.leave, self.floor, self.delete, self.pin, self.unpin, self.unpin,
+                self.hold, self.hold, self.time, self.time, self.look, self.look, self.die]  # fmt: skip
 
     async def start(self, number: int):
         broker = await self.lives[number].enter_async_context(self.cluster.broker(f"broker-{number}"))
