@@ -70,6 +70,8 @@ def _start_dray(*more: str) -> Iterator[Running]:
         "127.0.0.1:0",
         "--http",
         "127.0.0.1:0",
+        "--grpc",
+        "",
         "--set",
         "compaction.enabled=false",  # Spark beside a broker is measured by itself
         *more,

@@ -25,7 +25,9 @@ from dray.node.reaching import reach
 from dray.objects.files import FileObjects
 from dray.offload import InlineOffload, ThreadOffload
 from dray.pipeline.compactor.cycle import Compactor, TopicTally
+from dray.pipeline.compactor.rebuild import Rebuilder
 from dray.pipeline.compactor.saga import Saga
+from dray.pipeline.compactor.standing import StandingTables
 from dray.pipeline.compactor.upkeep import Upkeep
 from dray.pipeline.compactor.worker import FileJob, JobOutcome, write_files
 from dray.pipeline.opening import effects, read_directory
@@ -60,6 +62,8 @@ class Running:
     replicas: dict[int, Replica]
     upkeep: Upkeep
     cluster_id: str
+    standing: StandingTables
+    rebuilder: Rebuilder
 
     async def cycle(self, topic: str | None = None) -> dict[str, TopicTally]:
         return await self.compactor.run(topic)
@@ -89,9 +93,15 @@ def rows_of(topic: str, table: pa.Table) -> list[Row]:
 
 @asynccontextmanager
 async def compactor(
-    directory: Path, run_jobs=None, rules: DueRules = ALL, *, keep: bool = False, catalog: str = "sqlite",
+    directory: Path,
+    run_jobs=None,
+    rules: DueRules = ALL,
+    *,
+    keep: bool = False,
+    catalog: str = "sqlite",
     rewriting: RewriteRules | None = None,
-) -> AsyncIterator[Running]:  # fmt: skip
+    keep_rows: bool = False,
+) -> AsyncIterator[Running]:
     """One on the log of a directory, beside its broker or with none."""
     found, identity = read_directory(str(directory))
     address = f"file://{found.objects}"
@@ -109,12 +119,14 @@ async def compactor(
         store = stack.enter_context(bound_store(address, objects))
         tables = TopicTables(open_catalog(catalog, found.root, store), store, SystemEntropy())
         offload = ThreadOffload(4)
+        rebuilder = Rebuilder(replicas, tables, offload, SystemEntropy(), identity.cluster_id, keep=keep_rows)
+        standing = StandingTables(replicas, tables, offload, SystemClock(), identity.cluster_id, rebuilder)
         made = Compactor(
             replicas, Saga(replicas, await objects(), tables=True), tables, run_jobs or without_spark(address), rules,
-            SystemClock(), offload, 1 << 40, identity.cluster_id, rewriting,
+            SystemClock(), offload, 1 << 40, identity.cluster_id, rewriting, standing, rebuilder,
         )  # fmt: skip
-        upkeep = Upkeep(replicas, tables, offload, identity.cluster_id, keep=keep)
-        yield Running(made, tables, replicas, upkeep, identity.cluster_id)
+        upkeep = Upkeep(replicas, tables, offload, identity.cluster_id, standing, keep=keep, keep_rows=keep_rows)
+        yield Running(made, tables, replicas, upkeep, identity.cluster_id, standing, rebuilder)
 
 
 class Died(BaseException):
