@@ -73,7 +73,7 @@ def test_one_cycle_compacts_what_is_due_and_says_what_it_did(tmp_path):
 
 
 def test_the_compactor_of_drayd_dev_comes_when_something_is_due_and_dies_with_it(tmp_path):
-    """R-143: also when `drayd dev` is killed. Spark stands back behind the broker."""
+    """R-143: also when `drayd dev` is killed."""
     directory = tmp_path / "data"
     settings = (MASTER, "compaction.enabled=true", "compaction.max_age=1s", "compaction.look=1s")
     with broker_process(directory, *settings) as broker:
@@ -84,7 +84,6 @@ def test_the_compactor_of_drayd_dev_comes_when_something_is_due_and_dies_with_it
         assert table_of(directory, "orders") == consumed(broker.bootstrap, "orders", 1)
         mine = compactors(broker)
         assert mine
-        assert min(one.nice() for one in mine) > psutil.Process(broker.pid).nice(), "producers come first"
         broker.kill()
         wait_until(lambda: not any(process.is_running() for process in mine), limit_s=120)
 

@@ -32,8 +32,6 @@ from dray.telemetry import logger
 COMMAND: Final = (sys.executable, "-m", "dray.pipeline.compactor")
 NEEDED: Final = ("pyspark", "pyiceberg")
 END_S: Final = 10.0
-NICE: Final = 10
-"""Of the compactor beside a broker: clients wait for the one, nobody for the other."""
 TOGETHER: Final = 256
 """Streams that are looked at before somebody else has a turn."""
 PAUSES_S: Final = (5.0, 30.0, 120.0)
@@ -112,7 +110,7 @@ class CompactorKeeper:
     """Starts a compactor when something is due, and again when it has failed; it leaves by itself."""
 
     def __init__(self, options: CompactorOptions, broker: RunningBroker, clock: Clock) -> None:
-        self._options = msgspec.structs.replace(options, leave_when_idle=True, nice=NICE)
+        self._options = msgspec.structs.replace(options, leave_when_idle=True)
         self._rules = DueRules(age_ms=options.age_ms, size=options.size, file_size=options.file_size)
         self._broker = broker
         self._clock = clock

@@ -71,8 +71,6 @@ class CompactorOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Compact this topic, whatever is due."""
     once: bool = False
     """One cycle, and no more."""
-    nice: int = 0
-    """How far it, and Spark with it, stands back behind others on its machine."""
     leave_when_idle: bool = False
     """End when Spark would be stopped."""
     ask: Literal["status", "verify", "rebuild", "wait"] | None = None

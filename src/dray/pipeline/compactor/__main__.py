@@ -318,7 +318,6 @@ def main() -> None:
     # Not by the buffered reader: what comes behind the line, the end, is the loop's.
     options = msgspec.json.decode(_first_line(), type=CompactorOptions)
     configure_logging(options.log_level, form=options.log_form)
-    os.nice(options.nice)  # the JVM and the workers inherit it
     code = asyncio.run(serve(options))
     sys.stdout.flush()
     os._exit(code)  # a thread may still be inside Spark, and everything that matters is in the log
