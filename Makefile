@@ -7,6 +7,10 @@ TEST_WORKERS ?= 3
 # Neighbours share brokers and Spark sessions: a worker takes a run of them, and gives away what it has not begun.
 SHARED := -n $(TEST_WORKERS) --dist worksteal
 
+# Images for containers often forbid Python to keep what it has compiled. Here hundreds of processes of one program start,
+# and each would compile it anew: it was two thirds of collecting the tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup demo test test-long test-peers quick check bench sim suites wheels lock format clean
 
 setup: $(SETUP)
@@ -41,7 +45,9 @@ demo: $(SETUP)
 	@directory=$$(mktemp -d) && trap 'rm -rf "$$directory"' EXIT && \
 	$(BIN)/python examples/first_steps.py "$$directory/dray-data" && echo && \
 	echo "The same topic in SQL, while records come in" && \
-	$(BIN)/python examples/orders_in_sql.py "$$directory/dray-data"
+	$(BIN)/python examples/orders_in_sql.py "$$directory/dray-data" && echo && \
+	echo "Queues: a pool of workers, one of which is killed" && \
+	$(BIN)/python examples/worker_pool.py "$$directory/queues"
 
 test: $(SETUP)
 	$(BIN)/python -m pytest $(SHARED) -m "not peers and not long"
@@ -50,8 +56,9 @@ test: $(SETUP)
 test-long: $(SETUP)
 	$(BIN)/python -m pytest -m long
 
+# Properties with a fifth of their examples.
 quick: $(SETUP)
-	$(BIN)/python -m pytest $(SHARED) -m "not peers and not slow and not long" -q
+	$(BIN)/python -m pytest $(SHARED) -m "not peers and not slow and not long" --hypothesis-profile quick -q
 
 check: $(SETUP)
 	$(BIN)/ruff check .
@@ -66,6 +73,7 @@ check: $(SETUP)
 	$(BIN)/python -m tools.check_invariants
 	$(BIN)/python -m tools.check_requirements
 	$(BIN)/python -m tools.generate_kafka --check
+	$(BIN)/python -m tools.generate_api --check
 	$(BIN)/python -m tools.generate_kafka_support --check
 	$(BIN)/python -m tools.generate_configuration --check
 	$(BIN)/python -m tools.generate_metrics --check

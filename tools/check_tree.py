@@ -15,7 +15,7 @@ from typing import Final
 
 MOST_LINES: Final = 600
 SOURCE: Final = frozenset({".py", ".pyi", ".c", ".h", ".ts", ".svelte"})
-GENERATED: Final = ("src/dray/servers/kafka/messages/",)
+GENERATED: Final = ("src/dray/servers/kafka/messages/", "src/dray/api/v1/heaps_pb2.py")
 EMPTY_NAMES: Final = frozenset({"utils", "util", "helpers", "helper", "common", "manager"})
 OWN_PATTERNS: Final = "tools/check_tree.py"
 

@@ -173,6 +173,8 @@ class HeapLane:
         self._placing: set[_Enqueuing] = set()
         self._running = False
         self._stopped = False
+        self.failing = False
+        """The last entry was not taken."""
         self.turns = 0
         """How often it was looked who is hungry."""
 
@@ -417,10 +419,13 @@ class HeapLane:
         telemetry.ROWS.inc(turn.rows)
         try:
             verdicts = await self._replica.propose(*turn.commands)
+            self.failing = False
         except Unknown as error:
+            self.failing = True
             logger().warning(telemetry.TURN_FAILED, error=str(error))
             self._fail_turn(turn, error, unknown=True)
         except DrayError as error:
+            self.failing = True
             logger().warning(telemetry.TURN_FAILED, error=str(error))
             self._fail_turn(turn, error, unknown=False)
             await self._clock.sleep(RETRY_S)

@@ -298,6 +298,10 @@ class HeapService:
             if (row.begun_ms, domain_of(heap.shard), row.number, row.seq) != identity:
                 raise LeaseLost("the token holds another message", heap=heap.name)
 
+    def is_failing(self, heap: Heap) -> bool:
+        """Does the log of its domain not take entries at the moment, as far as heaps have tried?"""
+        return self._lane(heap).failing
+
     async def give_back(self, heap: Heap, deliveries: Sequence[Delivery]) -> None:
         """What was taken and never reached its consumer is ready again, and no attempt is counted."""
         if deliveries:
