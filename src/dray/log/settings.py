@@ -58,10 +58,6 @@ class LogSettings(Section):
             raise ValueError(f"log.max_entry_bytes must be from 1B to {_LARGEST_ENTRY}")
         if self.segment_bytes < self.max_entry_bytes:
             raise ValueError("log.segment_bytes must be at least log.max_entry_bytes")
-<<<<<<< HEAD
-        if not self.keep_bytes >= _LEAST or not self.checkpoint_bytes >= _LEAST:
-=======
         if min(self.keep_bytes, self.checkpoint_bytes) < _LEAST:
->>>>>>> h/heapcore
             raise ValueError(f"log.keep_bytes and log.checkpoint_bytes must be at least {_LEAST}")
         return self
