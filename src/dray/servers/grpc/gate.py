@@ -4,7 +4,7 @@ Every call passes `admit` once, and `check` for each heap that it names; what
 cannot be undone passes `confirm` too.
 
 Invariants
-    GA1  No handler touches a heap before `check` has let its caller through.
+    GT1  No handler touches a heap before `check` has let its caller through.
 """
 
 from collections.abc import Mapping
