@@ -10,7 +10,7 @@ from dray.testing.broker import TestBroker, broker
 
 @pytest.fixture(scope="module")
 def dray() -> Iterator[TestBroker]:
-    with broker(consume__max_retries=2, consume__backoff="0s") as running:
+    with broker(access__required="off", consume__max_retries=2, consume__backoff="0s") as running:
         yield running
 
 

@@ -36,6 +36,11 @@ def ack(api: httpx.Client, heap: str, item: dict) -> httpx.Response:
     return api.post("/ack", json=body)
 
 
+def confirmed(refusal: httpx.Response) -> dict[str, str]:
+    """What the second call sends (D-212)."""
+    return {"confirmation": refusal.json()["confirmation"]}
+
+
 def test_a_heap_is_made_listed_altered_and_deleted(api):
     """D-020, D-021, D-017, A-30"""
     config = {"visibility_timeout": "45s", "max_retries": 3, "backoff": {"base": "0.5s"}, "dlq": {"retention": "60s"}}
@@ -50,9 +55,10 @@ def test_a_heap_is_made_listed_altered_and_deleted(api):
     assert altered.json()["config"] == got["config"] | {"paused": True}
     assert api.patch(f"/heaps/{name}", json={"expected_revision": 0}).status_code == 409
     assert name in [heap["topic"] for heap in api.get("/heaps").json()["heaps"]]
-    assert api.delete(f"/heaps/{name}").status_code == 428
+    asked = api.delete(f"/heaps/{name}")
+    assert asked.status_code == 428
     assert api.get(f"/heaps/{name}").status_code == 200
-    assert api.delete(f"/heaps/{name}", params={"force": "true"}).status_code == 204
+    assert api.delete(f"/heaps/{name}", params={"force": "true", **confirmed(asked)}).status_code == 204
     assert api.get(f"/heaps/{name}").status_code == 404
     assert api.post("/enqueue", json={"topic": name, "payload": ""}).status_code == 404
 
@@ -217,8 +223,10 @@ def test_dead_letters_are_looked_at_replayed_and_deleted(api):
     assert replayed == {"count": "1", "left": "0"}
     assert [item["message_id"] for item in pop(api, heap)] == ids[:1]
     assert api.post(f"/heaps/{heap}/dlq:delete", json={"message_ids": ids[1:2]}).json()["count"] == "1"
-    assert api.post(f"/heaps/{heap}/dlq:delete", json={"all": True}).status_code == 428
-    assert api.post(f"/heaps/{heap}/dlq:delete", json={"all": True, "force": True}).json()["count"] == "2"
+    asked = api.post(f"/heaps/{heap}/dlq:delete", json={"all": True})
+    assert asked.status_code == 428
+    wanted = {"all": True, "force": True, **confirmed(asked)}
+    assert api.post(f"/heaps/{heap}/dlq:delete", json=wanted).json()["count"] == "2"
     assert api.post(f"/heaps/{heap}/dlq:replay", json={}).status_code == 400
     assert api.get(f"/heaps/{heap}/dlq").json() == {"messages": []}
 
@@ -231,8 +239,9 @@ def test_messages_are_buried_and_purged(api):
         enqueue(api, heap, number)
     assert api.post(f"/heaps/{heap}:bury", json={"message_ids": [first], "reason": "x"}).json()["count"] == "1"
     assert api.post(f"/heaps/{heap}:bury", json={"message_ids": ["nonsense"]}).status_code == 400
-    assert api.post(f"/heaps/{heap}:purge", json={}).status_code == 428
-    assert api.post(f"/heaps/{heap}:purge", json={"force": True}).json()["count"] == "3"
+    asked = api.post(f"/heaps/{heap}:purge", json={})
+    assert asked.status_code == 428
+    assert api.post(f"/heaps/{heap}:purge", json={"force": True, **confirmed(asked)}).json()["count"] == "3"
     [stats] = api.get("/stats", params={"topic": heap}).json()["heaps"]
     assert (stats["ready"], stats["dead"]) == ("0", "1")
 

@@ -7,6 +7,7 @@ them part of the configuration. `make check` finds a section without a line.
 from collections.abc import Mapping
 from typing import Final, Literal
 
+from dray.access.settings import AccessSettings
 from dray.config import Section
 from dray.consume.settings import ConsumeSettings
 from dray.fetch.settings import FetchSettings
@@ -36,6 +37,7 @@ class LoggingSettings(Section):
 
 
 SECTIONS: Final[Mapping[str, type[Section]]] = {
+    "access": AccessSettings,
     "broker": BrokerSettings,
     "cluster": ClusterSettings,
     "compaction": CompactionSettings,

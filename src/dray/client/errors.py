@@ -130,6 +130,8 @@ _BY_CODE: Final[Mapping[str, type[ClientError]]] = {
     "INTERNAL": BrokerFault,
     "DATA_LOSS": BrokerFault,
 }
+_NEVER_SENT: Final = "failed to connect to all addresses"
+"""What gRPC says of a call that it sent to nobody."""
 KIND_KEY: Final = "dray-kind"
 CONFIRMATION_KEY: Final = "dray-confirmation"
 
@@ -141,6 +143,8 @@ def error_of(code: str, message: str, trailing: Mapping[str, str]) -> ClientErro
         unconfirmed.confirmation = trailing.get(CONFIRMATION_KEY, "")
         return unconfirmed
     if KIND_KEY not in trailing:
+        if code == "UNAVAILABLE" and message.startswith(_NEVER_SENT):
+            return BrokerUnavailable(message)
         if code == "UNAVAILABLE":
             return Disconnected(message or "no broker answers")
         if code == "RESOURCE_EXHAUSTED":

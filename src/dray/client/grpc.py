@@ -1,5 +1,6 @@
 """Brokers over gRPC: endpoints in turn, one channel each, and channels of its own for the thread that renews leases."""
 
+import asyncio
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from dray.client.transport import A, Method, Q, Stream
 
 SERVICE: Final = "dray.v1.Heaps"
 LARGEST: Final = 64 << 20
+SETTLE_S: Final = 0.02
+"""What the library still tells of calls that were cancelled comes to a loop that is not closed yet."""
 _OPTIONS: Final = [
     ("grpc.max_receive_message_length", LARGEST),
     ("grpc.max_send_message_length", LARGEST),
@@ -86,6 +89,8 @@ class GrpcTransport:
             blocking, self._blocking = self._blocking, {}
         for sync in blocking.values():
             sync.close()
+        if channels:
+            await asyncio.sleep(SETTLE_S)
 
     def _failed(self, error: ClientError) -> ClientError:
         """Who could not serve is not asked next."""

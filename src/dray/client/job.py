@@ -185,9 +185,9 @@ class Job:
             raise LeaseLost("the lease has ended while the job ran", id=self.id) from error  # CJ2
         if self.settled:
             return isinstance(error, Retry | Reject)
-        return await self._leave(error)
+        return await self.leave(error)
 
-    async def _leave(self, error: BaseException | None) -> bool:
+    async def leave(self, error: BaseException | None) -> bool:
         """Settle what was not settled; whether the exception has done its work by that (CJ1)."""
         match error:
             case None if self._auto_ack:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dray.api.v1 import heaps_pb2 as pb
-from dray.client.errors import ClientClosed, ClientError, Disconnected, OutcomeUnknown, error_among
+from dray.client.errors import BrokerUnavailable, ClientClosed, ClientError, OutcomeUnknown, error_among
 from dray.client.retrying import Pauses, now_s
 from dray.client.transport import ENQUEUE_STREAM, Stream, Transport
 
@@ -39,6 +39,9 @@ class _Sending:
     answer: "asyncio.Future[Enqueued]"
     until_s: float
     sent: bool = False
+    """And not answered since."""
+    refused: ClientError | None = None
+    """What the last answer was."""
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -162,6 +165,7 @@ class Producer:
                 continue
             error = error_among(result.error)
             if error.retryable and now_s() < one.until_s:
+                one.sent, one.refused = error.may_have_happened, error
                 again.append(one)
             else:
                 one.answer.set_exception(error)
@@ -175,7 +179,7 @@ class Producer:
 
     def _fail_waiting(self, error: ClientError) -> None:
         """An error that comes again whatever is done is everybody's."""
-        if error.retryable or isinstance(error, Disconnected):
+        if error.retryable:
             return
         for one in (*self._waiting, *(o for unit in self._unanswered.values() for o in unit)):
             if not one.answer.done():
@@ -185,9 +189,10 @@ class Producer:
 
 
 def _too_late(sending: _Sending) -> None:
-    if not sending.answer.done():
-        sending.answer.set_exception(
-            OutcomeUnknown("no broker answered in time: the message may have been taken")
-            if sending.sent
-            else Disconnected("no broker could be reached in time")
-        )
+    if sending.answer.done():
+        return
+    if sending.sent:
+        error: ClientError = OutcomeUnknown("no broker answered in time: the message may have been taken")
+    else:
+        error = sending.refused or BrokerUnavailable("no broker could be reached in time: nothing was sent")
+    sending.answer.set_exception(error)

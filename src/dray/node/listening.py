@@ -45,6 +45,11 @@ class Ports:
     """None: heaps are not served over gRPC."""
     grpc_advertised: HostPort | None
 
+    @property
+    def addresses(self) -> list[HostPort]:
+        """Where this broker listens."""
+        return [taken.address for taken in (self.kafka, self.http, self.grpc) if taken is not None]
+
 
 def take_ports(stack: AsyncExitStack, kafka: KafkaSettings, http: HttpSettings, grpc: GrpcSettings) -> Ports:
     """Take all ports or none, before anything is made or opened."""
@@ -55,8 +60,8 @@ def take_ports(stack: AsyncExitStack, kafka: KafkaSettings, http: HttpSettings, 
         kafka=taken,
         advertised=_advertised(taken.address, kafka.advertise),
         http=on_http,
-        grpc=on_grpc,
         told_http=advertised(on_http.address, http.advertise, "http.advertise"),
+        grpc=on_grpc,
         grpc_advertised=None if on_grpc is None else _advertised(on_grpc.address, grpc.advertise),
     )
 

@@ -17,7 +17,8 @@ Invariants
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Final, TypeAlias
 
 from dray.api.v1 import heaps_pb2 as pb
@@ -84,8 +85,8 @@ class PopSession:
         Raises:
             DrayError: how it ended, if not well.
         """
-        self._spawn(self._read(requests))
-        self._spawn(self._look())
+        self._spawn(partial(self._read, requests))
+        self._spawn(self._look)
         try:
             while (out := await self._outbox.get()) is not None:
                 if isinstance(out, DrayError):
@@ -112,7 +113,7 @@ class PopSession:
                     self._filter(asked.filter)
                 case "settle":
                     await self._settling.acquire()
-                    self._spawn(self._settle(asked.settle), self._settles)
+                    self._spawn(partial(self._settle, asked.settle), self._settles)
                 case "stop":
                     await self._stop()
                 case _:
@@ -138,7 +139,7 @@ class PopSession:
         self._consumer = consumer
         if self._stopping.is_set():
             await self._stop()
-        self._spawn(self._take(consumer))
+        self._spawn(partial(self._take, consumer))
 
     def _add_credits(self, count: int) -> None:
         if self._credits + count > MAX_CREDITS:
@@ -241,16 +242,16 @@ class PopSession:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._stop()
 
-    def _spawn(self, work: Coroutine[None, None, None], among: "set[asyncio.Task[None]] | None" = None) -> None:
+    def _spawn(self, work: Callable[[], Awaitable[None]], among: "set[asyncio.Task[None]] | None" = None) -> None:
         task = asyncio.create_task(self._guarded(work))
         for tasks in (self._tasks, *(() if among is None else (among,))):
             tasks.add(task)
             task.add_done_callback(tasks.discard)
 
-    async def _guarded(self, work: Coroutine[None, None, None]) -> None:
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         """What goes wrong ends the stream, told by its writer."""
         try:
-            await work
+            await work()
         except DrayError as error:
             self._outbox.put_nowait(error)
         except Exception as error:

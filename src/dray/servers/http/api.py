@@ -9,6 +9,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ExceptionHandler
 
+from dray.access.key_service import KeyService
+from dray.access.service import AccessService
 from dray.clock import Clock
 from dray.consume.service import ConsumeService
 from dray.errors import DrayError
@@ -22,10 +24,11 @@ from dray.servers.http.bodies import Bodies
 from dray.servers.http.consume import ConsumeApi
 from dray.servers.http.endpoint import Endpoint, routes_of
 from dray.servers.http.errors import JSON, BadRequest, failure
-from dray.servers.http.gate import Gate, OpenGate
+from dray.servers.http.gate import HttpGuard
 from dray.servers.http.heap_messages import MessagesApi
 from dray.servers.http.heaps import HeapsApi
 from dray.servers.http.homes import HttpHomes
+from dray.servers.http.keys import KeyRoutes
 from dray.servers.http.openapi import openapi_of
 from dray.servers.http.settings import HttpSettings
 from dray.servers.http.topics import TopicsApi
@@ -45,6 +48,8 @@ class ApiServices:
     reads: RecordReads
     consume: ConsumeService
     heaps: HeapService
+    access: AccessService
+    keys: KeyService
     domains: Domains
     routing: Routing
     clock: Clock
@@ -53,7 +58,7 @@ class ApiServices:
     """What an answer means: `synced` or `memory`."""
 
 
-def endpoints_of(services: ApiServices, gate: Gate) -> list[Endpoint]:
+def endpoints_of(services: ApiServices, gate: HttpGuard) -> list[Endpoint]:
     """All that can be asked."""
     waiting = Waiting()
     streams = TopicsApi(
@@ -65,17 +70,21 @@ def endpoints_of(services: ApiServices, gate: Gate) -> list[Endpoint]:
         offload=services.offload,
     )  # fmt: skip
     heaps = HeapsApi(heaps=services.heaps, gate=gate, clock=services.clock, durability=services.durability)
-    messages = MessagesApi(heaps=services.heaps, domains=services.domains, waiting=waiting, clock=services.clock)
-    return [*heaps.endpoints(), *messages.endpoints(), *streams.endpoints(), *consume.endpoints()]
+    messages = MessagesApi(
+        heaps=services.heaps, gate=gate, domains=services.domains, waiting=waiting, clock=services.clock
+    )
+    keys = KeyRoutes(services.access, services.keys)
+    parts = (heaps, messages, streams, consume, keys)
+    return [one for part in parts for one in part.endpoints()]
 
 
-def make_api(services: ApiServices, settings: HttpSettings, gate: Gate | None = None) -> Starlette:
+def make_api(services: ApiServices, settings: HttpSettings) -> Starlette:
     """The application to be mounted under `PREFIX`."""
     bodies = Bodies(
         services.offload, max_bytes=int(settings.max_body), timeout_s=settings.body_timeout.total_seconds(),
         budget_bytes=int(settings.body_budget),
     )  # fmt: skip
-    guard = gate or OpenGate()
+    guard = HttpGuard(services.access)
     endpoints = endpoints_of(services, guard)
     described = openapi_of(endpoints, PREFIX)
 

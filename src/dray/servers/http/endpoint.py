@@ -24,7 +24,7 @@ from dray.errors import DrayError
 from dray.servers.http import telemetry
 from dray.servers.http.bodies import Bodies
 from dray.servers.http.errors import JSON, BadRequest, failure
-from dray.servers.http.gate import Asker, Gate
+from dray.servers.http.gate import Asker, HttpGuard
 
 B = TypeVar("B", bound=msgspec.Struct)
 Q = TypeVar("Q", bound=msgspec.Struct)
@@ -116,11 +116,11 @@ def endpoint(
 
 
 NDJSON: Final = "application/x-ndjson"
-COMMON: Final = (400, 401, 403, 405, 500, 503)
-WITH_BODY: Final = (408, 413, 415, 429, 504)
+COMMON: Final = (400, 401, 403, 405, 429, 500, 503)
+WITH_BODY: Final = (408, 413, 415, 504)
 
 
-def routes_of(endpoints: Sequence[Endpoint], gate: Gate, bodies: Bodies) -> list[Route]:
+def routes_of(endpoints: Sequence[Endpoint], gate: HttpGuard, bodies: Bodies) -> list[Route]:
     """One route for each path, which knows all its methods (HP1)."""
     by_path: dict[str, dict[str, Endpoint]] = {}
     for one in endpoints:
@@ -133,7 +133,7 @@ def routes_of(endpoints: Sequence[Endpoint], gate: Gate, bodies: Bodies) -> list
 class _Path:
     """Everything that can be asked under one path."""
 
-    def __init__(self, methods: Mapping[str, Endpoint], gate: Gate, bodies: Bodies) -> None:
+    def __init__(self, methods: Mapping[str, Endpoint], gate: HttpGuard, bodies: Bodies) -> None:
         self._methods = methods
         self._gate = gate
         self._bodies = bodies

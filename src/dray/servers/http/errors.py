@@ -14,13 +14,13 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
+from dray.access.errors import ConfirmationNeeded, OverLimit
 from dray.consume.errors import NoRoom, TooScattered
 from dray.errors import DrayError, Kind
 from dray.fetch.errors import AboveEnd, BelowStart
 from dray.heaps.errors import HeapFull
 from dray.machine.command import NotActive
 from dray.produce.errors import Overloaded, VersionMoved
-from dray.servers.http.gate import NeedsForce
 
 JSON: Final = "application/json"
 OUTCOME: Final = "dray-outcome"
@@ -29,6 +29,8 @@ _STATUS: Final[Mapping[Kind, int]] = {
     Kind.NOT_FOUND: 404,
     Kind.CONFLICT: 409,
     Kind.LOST: 409,
+    Kind.UNAUTHENTICATED: 401,
+    Kind.FORBIDDEN: 403,
     Kind.UNAVAILABLE: 503,
     Kind.UNKNOWN: 504,
     Kind.CORRUPT: 500,
@@ -41,11 +43,10 @@ _SPECIAL: Final[tuple[tuple[type[DrayError], int], ...]] = (
     (TooScattered, 429),
     (NoRoom, 429),
     (Overloaded, 429),
-    (NeedsForce, 428),
+    (OverLimit, 429),
+    (ConfirmationNeeded, 428),
     (NotActive, 501),
 )
-_NAMED: Final[Mapping[str, int]] = {"UNAUTHENTICATED": 401, "FORBIDDEN": 403}
-"""Kinds that only a gate raises."""
 _TOLD: Final = ("version", "log_start", "index", "confirmation")
 """Facts that programs need, told beside the error as well."""
 RETRY_S: Final = 1
@@ -86,9 +87,7 @@ def status_of(error: DrayError) -> int:
     for kind, status in _SPECIAL:
         if isinstance(error, kind):
             return status
-    if getattr(error, "confirmation", None) is not None:
-        return 428
-    return _NAMED.get(error.kind.name) or _STATUS.get(error.kind, 500)
+    return _STATUS[error.kind]
 
 
 def body_of(error: DrayError) -> ErrorBody:

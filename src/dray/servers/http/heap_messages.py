@@ -20,7 +20,7 @@ from dray.replica.domains import Domains
 from dray.servers.http import heap_models as models
 from dray.servers.http.endpoint import Call, Endpoint, NoBody, NoQuery, endpoint
 from dray.servers.http.errors import BadRequest, body_of
-from dray.servers.http.gate import Asker
+from dray.servers.http.gate import Asker, HttpGuard
 from dray.servers.http.heap_forms import LONG_S, delivery_to, message_of, taken_to
 from dray.servers.http.heap_streams import STATUS_S, MessageStream
 from dray.servers.http.values import duration, millis, seconds, time_of
@@ -35,6 +35,7 @@ class MessagesApi:
     """What producers and consumers of heaps ask."""
 
     heaps: HeapService
+    gate: HttpGuard
     domains: Domains
     waiting: Waiting
     clock: Clock
@@ -163,12 +164,13 @@ class MessagesApi:
         heap = await self.heaps.admin.find(call.path["topic"])
         with ExitStack() as stack:
             stack.enter_context(self.waiting.place())
+            ended = stack.enter_context(self.gate.hold(call.asker))
             consumer = self.heaps.consumer(
                 heap, holder=query.consumer or _holder(call.asker), worst=query.worst_priority,
                 visibility_ms=_visibility(query.visibility),
             )  # fmt: skip
             taking = UnsettledConsumer(self.heaps, self.domains, heap, consumer, query.max_unsettled)
-            return MessageStream(taking, self._told, self.clock, self.status_s, stack.pop_all())
+            return MessageStream(taking, self._told, self.clock, self.status_s, stack.pop_all(), ended)
 
     async def ack(self, call: Call[NoQuery, models.AckIn]) -> None:
         given = call.body
@@ -237,7 +239,7 @@ def _within(found: Sequence[Delivery], most_bytes: int) -> int:
 
 
 def _holder(asker: Asker) -> str:
-    return asker.key_id or asker.name
+    return asker.name
 
 
 def _visibility(text: str | None) -> int | None:

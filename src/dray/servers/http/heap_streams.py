@@ -8,6 +8,7 @@ Invariants
          those who wait is given back; what was not sent is ready again.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 from typing import Final
@@ -16,13 +17,17 @@ import msgspec
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from dray.access.errors import Unauthenticated
 from dray.clock import Clock
 from dray.heaps.consumers import Delivery
 from dray.heaps.unsettled import UnsettledConsumer
+from dray.servers.http.errors import body_of
 from dray.servers.http.heap_models import MessageOut, StatusLineOut, StatusOut
 
 NDJSON: Final = "application/x-ndjson"
 STATUS_S: Final = 15.0
+LOOK_S: Final = 1.0
+"""How often a stream looks whether its key still works."""
 
 
 class MessageStream(StreamingResponse):
@@ -30,14 +35,16 @@ class MessageStream(StreamingResponse):
 
     def __init__(
         self, taking: UnsettledConsumer, told: Callable[[Delivery], MessageOut], clock: Clock, status_s: float,
-        held: ExitStack,
+        held: ExitStack, ended: asyncio.Event,
     ) -> None:  # fmt: skip
+        """`ended` is set when the key of this stream works no more."""
         super().__init__(self._lines(), media_type=NDJSON)
         self._taking = taking
         self._told = told
         self._clock = clock
         self._status_s = status_s
         self._held = held
+        self._ended = ended
         self._unsent: list[Delivery] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,9 +57,9 @@ class MessageStream(StreamingResponse):
     async def _lines(self) -> AsyncIterator[bytes]:
         quiet_s = 0.0
         yield _status(stopping=False)
-        while not self._taking.stopping:
+        while not self._taking.stopping and not self._ended.is_set():
             begun_ns = self._clock.boot_ns()
-            self._unsent = await self._taking.take(self._status_s - quiet_s)
+            self._unsent = await self._taking.take(min(LOOK_S, self._status_s - quiet_s))
             while self._unsent:
                 line = msgspec.json.encode(self._told(self._unsent[0])) + b"\n"
                 del self._unsent[0]  # from here on it may have been read
@@ -62,7 +69,12 @@ class MessageStream(StreamingResponse):
             if quiet_s >= self._status_s:
                 quiet_s = 0.0
                 yield _status(stopping=False)
-        yield _status(stopping=True)
+        yield _refused() if self._ended.is_set() else _status(stopping=True)
+
+
+def _refused() -> bytes:
+    error = body_of(Unauthenticated("the key of this stream works no more"))
+    return msgspec.json.encode({"error": error}) + b"\n"
 
 
 def _status(*, stopping: bool) -> bytes:

@@ -13,7 +13,7 @@ from dray.machine.heaps.rows import State
 from dray.servers.http import heap_models as models
 from dray.servers.http.endpoint import Call, Endpoint, NoBody, NoQuery, Reply, endpoint
 from dray.servers.http.errors import BadRequest
-from dray.servers.http.gate import Asker, Gate
+from dray.servers.http.gate import Asker, HttpGuard
 from dray.servers.http.heap_forms import config_of, heap_to, peeked_to, stats_to
 
 HEAP: Final = "/heaps/{topic}"
@@ -24,7 +24,7 @@ class HeapsApi:
     """What is asked about heaps as a whole."""
 
     heaps: HeapService
-    gate: Gate
+    gate: HttpGuard
     clock: Clock
     durability: str
 
@@ -240,7 +240,7 @@ class HeapsApi:
 
 
 def _by(asker: Asker) -> AskedBy:
-    return AskedBy(actor=asker.name)
+    return AskedBy(actor=asker.actor, request=asker.request)
 
 
 def _ids(texts: list[str]) -> list[MessageId]:

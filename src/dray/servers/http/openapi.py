@@ -40,6 +40,7 @@ _MEANINGS: Final[Mapping[int, str]] = {
 }
 _PATH_SCHEMAS: Final[Mapping[str, object]] = {
     "topic": {"type": "string", "minLength": 1, "maxLength": 249, "pattern": r"^[A-Za-z0-9._-]+$"},
+    "key": {"type": "string", "minLength": 8, "maxLength": 8, "pattern": r"^[0-9A-Za-z]+$"},
     "partition": {"type": "integer", "minimum": 0, "maximum": (1 << 31) - 1},
 }
 
