@@ -79,18 +79,18 @@ def ask_everything(dray: TestBroker, names: dict[str, str], examples: int, **opt
 
 
 def test_every_answer_is_as_described(dray, names):
-    """HO1, HP1: no endpoint meets a bug, whatever it is sent."""
+    """HX3, HX1: no endpoint meets a bug, whatever it is sent."""
     assert ask_everything(dray, names, 8, phases=[Phase.generate], derandomize=True) > 25
 
 
 @pytest.mark.long
 def test_every_answer_is_as_described_for_long(dray, names):
-    """HO1, HP1: 5,000 requests in all."""
+    """HX3, HX1: 5,000 requests in all."""
     ask_everything(dray, names, 200)
 
 
 def test_every_path_is_described_and_every_name_is_used(dray):
-    """HO1"""
+    """HX3"""
     whole = httpx.get(f"http://{dray.http}/v1/openapi.json", timeout=60).json()
     assert whole["openapi"] == "3.1.0"
     text = json.dumps(whole)
