@@ -310,6 +310,10 @@ def test_every_call_of_both_doors_needs_a_key_and_its_right(dray):
     with http(dray, admin) as api:
         _, viewer = made(api, role="viewer")
         described = api.get("/openapi.json").json()["paths"]
+    for key, status in ((None, 401), (admin, 200), (viewer, 200)):
+        headers = {} if key is None else {"authorization": f"Bearer {key}"}
+        told = httpx.get(f"http://{dray.http}/iceberg/v1/config", headers=headers)
+        assert told.status_code == status, "tables too"
     services = pb.DESCRIPTOR.services_by_name
     unary = [(service, one) for service in ("Heaps", "Keys") for one in services[service].methods_by_name
              if not services[service].methods_by_name[one].client_streaming]  # fmt: skip

@@ -58,6 +58,7 @@ from dray.servers.grpc.settings import GrpcSettings
 from dray.servers.http.api import PREFIX as API
 from dray.servers.http.app import make_app
 from dray.servers.http.catalog import catalog_routes
+from dray.servers.http.gate import HttpGuard
 from dray.servers.http.server import serve_http
 from dray.servers.http.settings import HttpSettings
 from dray.servers.kafka.broker_configs import BrokerConfigs
@@ -281,7 +282,7 @@ async def _start_http(
     app = make_app(
         probes,
         BrokerView(plane, disks),
-        [*catalog_routes(tables), Mount(API, app=served_api(config, services, admission))],
+        [*catalog_routes(tables, HttpGuard(admission.access)), Mount(API, app=served_api(config, services, admission))],
     )
     try:
         await stack.enter_async_context(serve_http(app, taken.sockets))

@@ -7,7 +7,8 @@ GET       /iceberg/v1/namespaces/NS/tables               names of tables; by pag
 GET HEAD  /iceberg/v1/namespaces/NS/tables/TABLE         the metadata of one, as the last commit left it
 
 Whatever would change something is answered 406, and what is not there 404,
-both in the words of Iceberg's specification. No credentials are handed out:
+both in the words of Iceberg's specification. A client shows its key as a bearer
+token (`token`). No credentials are handed out:
 who reads a table needs access to the store of its own.
 
 Invariants
@@ -24,7 +25,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from dray.access.authorizer import Action
+from dray.access.errors import Forbidden, Unauthenticated
 from dray.errors import DrayError, Invalid, NotFound, Unavailable
+from dray.servers.http.gate import HttpGuard
 
 ROOT: Final = "/iceberg"
 PAGE_ROWS: Final = 1_000
@@ -74,8 +78,8 @@ class ReadOnly(Invalid):
 Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
-def catalog_routes(catalog: TableCatalog) -> list[Route]:
-    """What is served of a catalog."""
+def catalog_routes(catalog: TableCatalog, gate: HttpGuard) -> list[Route]:
+    """What is served of a catalog, to those who may look at the cluster."""
     served, at = _Served(catalog), f"{ROOT}/v1/namespaces"
     read = [
         (f"{ROOT}/v1/config", served.config),
@@ -85,9 +89,9 @@ def catalog_routes(catalog: TableCatalog) -> list[Route]:
         (f"{at}/{{namespace}}/tables/{{table}}", served.table),
     ]
     return [
-        *(Route(path, _told(answer), methods=["GET", "HEAD"]) for path, answer in read),
-        Route(f"{ROOT}/v1/{{rest:path}}", _told(_refuse), methods=["POST", "PUT", "PATCH", "DELETE"]),
-        Route(f"{ROOT}/{{rest:path}}", _told(_missing)),
+        *(Route(path, _told(answer, gate), methods=["GET", "HEAD"]) for path, answer in read),
+        Route(f"{ROOT}/v1/{{rest:path}}", _told(_refuse, gate), methods=["POST", "PUT", "PATCH", "DELETE"]),
+        Route(f"{ROOT}/{{rest:path}}", _told(_missing, gate)),
     ]
 
 
@@ -144,11 +148,12 @@ def _no_table(namespace: str, name: str) -> NotFound:
     return NotFound("no such table", table=f"{namespace}.{name}"[:600])
 
 
-def _told(answer: Answer) -> Answer:
-    """The same, with errors as the specification has them."""
+def _told(answer: Answer, gate: HttpGuard) -> Answer:
+    """The same for those who may, with errors as the specification has them."""
 
     async def call(request: Request) -> Response:
         try:
+            gate.allow(await gate.admit(request), Action.DESCRIBE_TABLES.value, "")
             return await answer(request)
         except DrayError as error:
             return _error(error, request)
@@ -166,6 +171,10 @@ def _error(error: DrayError, request: Request) -> Response:
             kind, status = "UnsupportedOperationException", 406
         case Invalid():
             kind, status = "BadRequestException", 400
+        case Unauthenticated():
+            kind, status = "NotAuthorizedException", 401
+        case Forbidden():
+            kind, status = "ForbiddenException", 403
         case Unavailable():
             kind, status = "ServiceUnavailableException", 503
         case _:
