@@ -1,7 +1,6 @@
 """What /v1/openapi.json says is what the API does: schemathesis asks everything that it describes."""
 
 import json
-from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -28,11 +27,11 @@ ENDLESS = "/heaps/{topic}/messages"
 
 
 @pytest.fixture(scope="module")
-def names(dray: TestBroker) -> Iterator[dict[str, str]]:
+def names(dray: TestBroker) -> dict[str, str]:
     """A topic and a heap that exist."""
     with httpx.Client(base_url=f"http://{dray.http}/v1", timeout=60) as api:
         api.post("/heaps", json={"topic": "heap"})
-    yield {"topics": new_topic(dray, 2), "heaps": "heap"}
+    return {"topics": new_topic(dray, 2), "heaps": "heap"}
 
 
 def aim(case: schemathesis.Case, names: dict[str, str]) -> None:

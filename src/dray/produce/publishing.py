@@ -25,6 +25,7 @@ from dray.records import InvalidBatch, NewRecord, build_batch
 from dray.topics.errors import UnknownPartition
 
 INLINE_RECORDS: Final = 100
+INLINE_KEYS: Final = 16 << 10
 INLINE_BYTES: Final = 64 << 10
 """More is put together in a thread."""
 TIMEOUT_MS: Final = 30_000
@@ -62,7 +63,7 @@ class Publisher:
             UnknownPartition, InvalidBatch: nothing was stored; `index` says which record is to blame (PB2).
             Overloaded, Stopping: nothing was stored; try again.
         """
-        places = self._places(topic, records)
+        places = await self._placed(topic, records)
         batches = await self._batches(topic, records, places, owner)
         answers: dict[int, asyncio.Future[Stored]] = {}
         failures: dict[int, DrayError] = {}
@@ -93,7 +94,7 @@ class Publisher:
 
         Raises what `ConditionalAppends.append` and `publish` do.
         """
-        places = self._places(topic, records)
+        places = await self._placed(topic, records)
         ends = {self._stream(topic, partition): end for partition, end in (expected or {}).items()}
         batches = await self._batches(topic, records, places, owner)
         txn = blake2b(txn_id.encode(), digest_size=16, person=b"txn-id").digest() if txn_id else b""
@@ -102,6 +103,11 @@ class Publisher:
         bases = {partition: placement.stored.base_offset for partition, placement in found.items()}
         repeated = frozenset(partition for partition, placement in found.items() if placement.repeated)
         return _told(places, bases, {}, repeated)
+
+    async def _placed(self, topic: Topic, records: Sequence[RecordToPublish]) -> list[int]:
+        if len(records) <= INLINE_RECORDS and sum(len(one.record.key or b"") for one in records) <= INLINE_KEYS:
+            return self._places(topic, records)
+        return await self._offload.run(self._places, topic, records)
 
     def _places(self, topic: Topic, records: Sequence[RecordToPublish]) -> list[int]:
         """The partition of each record; those without a key go together, to another one each call."""

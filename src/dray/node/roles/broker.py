@@ -165,6 +165,8 @@ async def _open_plane(stack: AsyncExitStack, config: Config, made: ProcessEffect
         timing=_timing(config.get(SessionSettings)),
         segment_bytes=int(log.segment_bytes),
         max_entry_bytes=int(log.max_entry_bytes),
+        log_kept_bytes=int(log.keep_bytes),
+        checkpoint_bodies_bytes=int(log.checkpoint_bytes),
         accept_clock=broker.accept_clock,
     )
     return await open_plane(stack, broker.data.absolute(), log.place, made.store, made.effects, options)

@@ -63,11 +63,12 @@ def endpoints_of(services: ApiServices, gate: HttpGuard) -> list[Endpoint]:
     waiting = Waiting()
     streams = TopicsApi(
         topics=services.topics, publisher=services.publisher, reads=services.reads, waiting=waiting,
-        clock=services.clock,
+        clock=services.clock, offload=services.offload,
     )  # fmt: skip
     consume = ConsumeApi(
-        topics=services.topics, consuming=services.consume, homes=HttpHomes(services.routing), waiting=waiting
-    )
+        topics=services.topics, consuming=services.consume, homes=HttpHomes(services.routing), waiting=waiting,
+        offload=services.offload,
+    )  # fmt: skip
     heaps = HeapsApi(heaps=services.heaps, gate=gate, clock=services.clock, durability=services.durability)
     messages = MessagesApi(
         heaps=services.heaps, gate=gate, domains=services.domains, waiting=waiting, clock=services.clock

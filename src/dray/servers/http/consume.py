@@ -8,9 +8,10 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from dray.consume.service import ConsumeService, Wanted
+from dray.consume.service import ConsumeService, Handed, Wanted
 from dray.machine.acks import MAX_RANGES, Span
-from dray.servers.http.endpoint import Call, Endpoint, NoBody, NoQuery, endpoint
+from dray.offload import Offload
+from dray.servers.http.endpoint import NDJSON, Call, Endpoint, Lines, NoBody, NoQuery, endpoint
 from dray.servers.http.errors import BadRequest
 from dray.servers.http.homes import HttpHomes
 from dray.servers.http.records import Form, RecordOut, told
@@ -18,7 +19,6 @@ from dray.servers.http.values import Duration, GroupName, In, Int64, Offset, Out
 from dray.servers.http.waiting import MAX_WAIT_S, Waiting
 from dray.topics.service import TopicService
 
-NDJSON: Final = "application/x-ndjson"
 MAX_LEASE_S: Final = 12 * 3_600.0
 MAX_DELAY_S: Final = 12 * 3_600.0
 MAX_BYTES: Final = 16 << 20
@@ -109,6 +109,7 @@ class ConsumeApi:
     consuming: ConsumeService
     homes: HttpHomes
     waiting: Waiting
+    offload: Offload
 
     def endpoints(self) -> list[Endpoint]:
         return [
@@ -127,7 +128,7 @@ class ConsumeApi:
             ),
         ]  # fmt: skip
 
-    async def consume(self, call: Call[ConsumeQuery, NoBody]) -> "ConsumedOut | Response":
+    async def consume(self, call: Call[ConsumeQuery, NoBody]) -> "ConsumedOut | Lines | Response":
         query = call.query
         wait_s = seconds(query.wait, most_s=MAX_WAIT_S, name="wait")
         lease_s = None if query.lease is None else seconds(query.lease, most_s=MAX_LEASE_S, name="lease")
@@ -141,9 +142,9 @@ class ConsumeApi:
             group=query.group, most=query.max, max_bytes=query.max_bytes, wait_s=wait_s, lease_s=lease_s
         )  # fmt: skip
         handed = await self.waiting.run(call.request, self.consuming.consume(topic, wanted))
-        records = [told(one.record, query.form, partition=one.partition, attempts=one.attempts) for one in handed]
+        records = await self.offload.run(_told, handed, query.form)
         if NDJSON in call.request.headers.get("accept", ""):
-            return Response(b"".join(msgspec.json.encode(record) + b"\n" for record in records), media_type=NDJSON)
+            return Lines(values=records)
         return ConsumedOut(records=records)
 
     async def ack(self, call: Call[NoQuery, AckRecordsIn]) -> AckedOut:
@@ -169,6 +170,10 @@ class ConsumeApi:
             )
             dead += [DeadOut(partition=given.partition, offset=str(offset)) for offset in gone]
         return NackedRecordsOut(dead=dead)
+
+
+def _told(handed: Sequence[Handed], form: Form) -> list[RecordOut]:
+    return [told(one.record, form, partition=one.partition, attempts=one.attempts) for one in handed]
 
 
 def _spans(given: AckOneIn) -> Sequence[Span]:

@@ -53,9 +53,15 @@ class Call(Generic[Q, B]):
 class Reply:
     """A value with a status or headers of its own."""
 
-    value: object
+    value: msgspec.Struct
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Lines(msgspec.Struct, frozen=True):
+    """Values, one a line."""
+
+    values: Sequence[msgspec.Struct]
 
 
 Handler: TypeAlias = Callable[[Call[msgspec.Struct, msgspec.Struct]], Awaitable[object]]
@@ -109,6 +115,7 @@ def endpoint(
     )  # fmt: skip
 
 
+NDJSON: Final = "application/x-ndjson"
 COMMON: Final = (400, 401, 403, 405, 429, 500, 503)
 WITH_BODY: Final = (408, 413, 415, 504)
 
@@ -154,7 +161,7 @@ class _Path:
             names.logger().error(telemetry.BROKEN, path=found.path, error=repr(error))
             response = failure(DrayError("the request met a bug of the broker: please report it"))
         else:
-            response = _response(given)
+            response = await self._response(given)
         telemetry.REQUESTS.labels(found.path, request.method, str(response.status_code)).inc()
         return response
 
@@ -171,6 +178,24 @@ class _Path:
             for name in names_in(body, asked.named_in):
                 self._gate.allow(asker, asked.action, name)
         return await asked.handle(Call(asker=asker, path=path, query=query, body=body, request=request))
+
+    async def _response(self, given: object) -> Response:
+        match given:
+            case Response():
+                return given
+            case Reply(value=value, status=status, headers=headers):
+                return Response(await self._bodies.encode(value), status, dict(headers), JSON)
+            case Lines():
+                return Response(await self._bodies.encode(given, _lines), media_type=NDJSON)
+            case msgspec.Struct():
+                return Response(await self._bodies.encode(given), media_type=JSON)
+            case _:
+                return Response(status_code=204)
+
+
+def _lines(given: msgspec.Struct) -> bytes:
+    assert isinstance(given, Lines)
+    return b"".join(msgspec.json.encode(value) + b"\n" for value in given.values)
 
 
 def names_in(body: msgspec.Struct, field_name: str) -> list[str]:
@@ -190,13 +215,3 @@ def _query(request: Request, kind: type[Q]) -> Q:
         return msgspec.convert(given, type=kind, strict=False)
     except msgspec.ValidationError as bad:
         raise BadRequest(f"the query does not fit: {str(bad)[:500]}") from bad
-
-
-def _response(given: object) -> Response:
-    if isinstance(given, Response):
-        return given
-    if isinstance(given, Reply):
-        return Response(msgspec.json.encode(given.value), given.status, dict(given.headers), JSON)
-    if given is None:
-        return Response(status_code=204)
-    return Response(msgspec.json.encode(given), media_type=JSON)

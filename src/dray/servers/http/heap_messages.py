@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Final
 
 from dray.clock import Clock
 from dray.errors import DrayError
@@ -24,6 +25,9 @@ from dray.servers.http.heap_forms import LONG_S, delivery_to, message_of, taken_
 from dray.servers.http.heap_streams import STATUS_S, MessageStream
 from dray.servers.http.values import duration, millis, seconds, time_of
 from dray.servers.http.waiting import MAX_WAIT_S, Waiting
+
+MAX_ANSWER_BYTES: Final = 16 << 20
+"""Payloads in the answer of one pop; what does not fit is given back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +155,9 @@ class MessagesApi:
             worst=asked.filter.worst_priority, visibility_ms=_visibility(asked.visibility),
         )  # fmt: skip
         found = await self.waiting.run(call.request, work)
-        return models.PoppedOut(items=[self._told(one) for one in found])
+        kept = _within(found, MAX_ANSWER_BYTES)
+        await self.heaps.give_back(heap, found[kept:])
+        return models.PoppedOut(items=[self._told(one) for one in found[:kept]])
 
     async def stream(self, call: Call[models.StreamQuery, NoBody]) -> MessageStream:
         query = call.query
@@ -220,6 +226,16 @@ class MessagesApi:
     def _told(self, delivery: Delivery) -> models.MessageOut:
         left_ms = max(0, (delivery.until_ns - self.clock.boot_ns()) // 1_000_000)
         return delivery_to(delivery, left_ms, self.clock.wall_ms())
+
+
+def _within(found: Sequence[Delivery], most_bytes: int) -> int:
+    """How many of the best fit into an answer; one always does."""
+    size = 0
+    for count, delivery in enumerate(found):
+        size += len(delivery.body.payload)
+        if count and size > most_bytes:
+            return count
+    return len(found)
 
 
 def _holder(asker: Asker) -> str:

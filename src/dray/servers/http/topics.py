@@ -3,6 +3,7 @@
 The version of a partition is its end: the offset that the next record gets.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -13,8 +14,9 @@ from starlette.requests import Request
 from dray.clock import Clock
 from dray.fetch.reading import RecordReads
 from dray.machine.topics import Topic
+from dray.offload import Offload
 from dray.produce.publishing import Published, Publisher, RecordToPublish
-from dray.records import NewRecord
+from dray.records import NewRecord, Record
 from dray.servers.http.endpoint import Call, Endpoint, NoBody, NoQuery, Reply, endpoint
 from dray.servers.http.errors import BadRequest, ErrorBody, body_of
 from dray.servers.http.records import MAX_RECORDS, Form, PlacedRecordIn, RecordIn, RecordOut, new_record, told
@@ -109,6 +111,7 @@ class TopicsApi:
     reads: RecordReads
     waiting: Waiting
     clock: Clock
+    offload: Offload
 
     def endpoints(self) -> list[Endpoint]:
         records = "/topics/{topic}/partitions/{partition}/records"
@@ -142,7 +145,8 @@ class TopicsApi:
 
     async def publish(self, call: Call[NoQuery, PublishIn]) -> Reply:
         topic = await self.topics.find(call.path["topic"])
-        results = await self.publisher.publish(topic, self._placed(call.body.records), call.request.client)
+        placed = await self.offload.run(_placed, call.body.records, self.clock.wall_ms())
+        results = await self.publisher.publish(topic, placed, call.request.client)
         if all(result.error is not None for result in results):
             first = results[0].error
             assert first is not None, "an error was counted"
@@ -151,8 +155,9 @@ class TopicsApi:
 
     async def batch(self, call: Call[NoQuery, BatchIn]) -> PublishedListOut:
         topic = await self.topics.find(call.path["topic"])
+        placed = await self.offload.run(_placed, call.body.records, self.clock.wall_ms())
         results = await self.publisher.publish_at_once(
-            topic, self._placed(call.body.records), call.request.client,
+            topic, placed, call.request.client,
             expected=call.body.expected_versions, txn_id=call.body.txn_id or "",
         )  # fmt: skip
         return PublishedListOut(
@@ -162,10 +167,7 @@ class TopicsApi:
     async def append(self, call: Call[NoQuery, AppendIn]) -> Reply:
         topic, partition = await self._found(call.path)
         expected = _expected(call.request, call.body.expected_version)
-        now_ms = self.clock.wall_ms()
-        records = [
-            RecordToPublish(_new(given, now_ms, index), partition) for index, given in enumerate(call.body.records)
-        ]
+        records = await self.offload.run(_placed, call.body.records, self.clock.wall_ms(), partition)
         if expected is None and call.body.txn_id is None:
             results = await self.publisher.publish(topic, records, call.request.client)
         else:
@@ -194,13 +196,8 @@ class TopicsApi:
             wait_ms=wait_ms, before=query.as_of,
         )  # fmt: skip
         found = await (self.waiting.run(call.request, reading) if wait_ms else reading)
-        return RecordsOut(
-            records=[told(record, query.form) for record in found.records], next_offset=str(found.next_offset)
-        )
-
-    def _placed(self, given: list[PlacedRecordIn]) -> list[RecordToPublish]:
-        now_ms = self.clock.wall_ms()
-        return [RecordToPublish(_new(one, now_ms, index), one.partition) for index, one in enumerate(given)]
+        shown = await self.offload.run(_told, found.records, query.form)
+        return RecordsOut(records=shown, next_offset=str(found.next_offset))
 
     async def _found(self, path: "dict[str, str] | object") -> tuple[Topic, int]:
         assert isinstance(path, dict)
@@ -215,6 +212,20 @@ def partition_in(topic: Topic, text: str) -> int:
     if int(text) >= topic.visible:
         raise UnknownPartition("no such partition", topic=topic.name, partition=int(text))
     return int(text)
+
+
+def _placed(given: Sequence[RecordIn], now_ms: int, partition: int | None = None) -> list[RecordToPublish]:
+    """What somebody sent, for the partitions that they chose."""
+    return [
+        RecordToPublish(
+            _new(one, now_ms, index), one.partition if isinstance(one, PlacedRecordIn) else partition
+        )
+        for index, one in enumerate(given)
+    ]  # fmt: skip
+
+
+def _told(records: Sequence[Record], form: Form) -> list[RecordOut]:
+    return [told(record, form) for record in records]
 
 
 def _new(given: RecordIn, now_ms: int, index: int) -> NewRecord:
