@@ -1,7 +1,7 @@
 """Turns `heaps.proto` into the modules of `dray.api.v1`.
 
-    python -m tools.generate_api            write the modules
-    python -m tools.generate_api --check    fail if a module differs from what would be written
+python -m tools.generate_api            write the modules
+python -m tools.generate_api --check    fail if a module differs from what would be written
 """
 
 import argparse

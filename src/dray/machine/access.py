@@ -42,9 +42,7 @@ MINUTE_MS: Final = 60_000
 API_KEY_KEY: Final = Shape("keys/$")
 SECRET_KEY: Final = Shape("cluster-secret")
 
-KeyId: TypeAlias = Annotated[
-    str, Meta(min_length=KEY_ID_CHARS, max_length=KEY_ID_CHARS, pattern=r"^[0-9A-Za-z]+\Z")
-]
+KeyId: TypeAlias = Annotated[str, Meta(min_length=KEY_ID_CHARS, max_length=KEY_ID_CHARS, pattern=r"^[0-9A-Za-z]+\Z")]
 
 
 class Role(IntEnum):
