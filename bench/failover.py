@@ -59,7 +59,7 @@ def _cluster() -> Iterator[list[_Process]]:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
         sets = [text for one in _SETTINGS for text in ("--set", one)]
         meta = _start(stack, "meta", *sets, "--data", str(home / "meta"))
-        joined = ("--log", meta.told["log"], "--kafka", _ANY, "--http", _ANY)
+        joined = ("--log", meta.told["log"], "--kafka", _ANY, "--http", _ANY, "--grpc", "")
         yield [
             _start(stack, "dev", *sets, *joined, "--data", str(home / f"{n}"), "--set", f"broker.id={n}")
             for n in range(1, BROKERS + 1)

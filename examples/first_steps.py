@@ -18,7 +18,7 @@ TOPIC = "orders"
 def start(directory: Path) -> tuple[subprocess.Popen[str], str]:
     """A broker on a free port; returns it and where Kafka clients connect."""
     command = [str(Path(sys.executable).parent / "drayd"), "dev", "--data", str(directory)]
-    command += ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--set", "logging.level=warning"]
+    command += ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--set", "logging.level=warning"]
     broker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     line = broker.stdout.readline() if broker.stdout else ""
     if not line.startswith("ready "):

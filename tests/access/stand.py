@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dray.access.audit import Audit, AuditFile
 from dray.access.key_service import KeyService, NewKey
-from dray.access.principals import Caller, Door
+from dray.access.principals import Entrance, KnownCaller, nobody
 from dray.access.service import AccessService
 from dray.access.settings import AccessSettings
 from dray.clock import ManualClock
@@ -15,13 +15,14 @@ from dray.disk import Disk
 from dray.ids import SystemEntropy
 from dray.log.memory import MemoryLog
 from dray.log.port import Log
-from dray.machine.access import ApiKey, Role
+from dray.machine.access import ApiKey, KeyRole
 from dray.offload import InlineOffload, ThreadOffload
 from dray.replica.replica import Replica
 from tests.heaps.stand import CALM
 from tests.replica.domain import new_log, replica_on
 
 HERE = "127.0.0.1"
+TESTER = nobody(Entrance.HTTP, HERE, "request-1")
 AUDIT = Path("/data/audit")
 
 
@@ -35,12 +36,12 @@ class Stand:
     clock: ManualClock
     log: Log
 
-    async def key(self, name: str = "a", role: Role | None = None, **fields) -> tuple[ApiKey, str]:
-        record, text = await self.keys.create(NewKey(name=name, role=role, **fields), actor="test", request="r")
+    async def key(self, name: str = "a", role: KeyRole | None = None, **fields) -> tuple[ApiKey, str]:
+        record, text = await self.keys.create(NewKey(name=name, role=role, **fields), TESTER)
         return record, text.reveal()
 
-    async def admit(self, shown: str | None, address: str = HERE) -> Caller:
-        return await self.access.admit(shown, door=Door.HTTP, address=address)
+    async def admit(self, shown: str | None, address: str = HERE) -> KnownCaller:
+        return await self.access.admit(shown, door=Entrance.HTTP, address=address)
 
 
 @asynccontextmanager

@@ -13,10 +13,10 @@ from dray.access.verifying import WRONG
 from dray.clock import ManualClock
 from dray.errors import Invalid, Unavailable
 from dray.ids import SystemEntropy
-from dray.machine.access import Role
+from dray.machine.access import KeyRole
 from dray.machine.sessions import KeepAlive
 
-from .stand import Stand, stand, two
+from .stand import TESTER, Stand, stand, two
 
 
 def guess_at(text: str) -> str:
@@ -66,7 +66,7 @@ async def test_a_revoked_key_does_nothing_once_that_is_applied_here():
         record, text = await first.key()
         await second.admit(text)
         await first.admit(text)
-        await first.keys.revoke(record.id, actor="test", request="r")
+        await first.keys.revoke(record.id, TESTER)
         with pytest.raises(Unauthenticated, match=WRONG):
             await first.admit(text)
         await second.replica.sync()
@@ -172,7 +172,7 @@ async def test_one_that_is_revoked_while_it_is_checked_is_not_let_in(monkeypatch
         monkeypatch.setattr(verifying.KeyVerifier, "_hash", slowly)
         admitted = asyncio.create_task(broker.admit(text))
         await checking.wait()
-        await broker.keys.revoke(record.id, actor="test", request="r")
+        await broker.keys.revoke(record.id, TESTER)
         go_on.set()
         with pytest.raises(Unauthenticated):
             await admitted
@@ -221,13 +221,13 @@ async def test_the_first_key_closes_the_doors_and_to_revoke_it_does_not_open_the
     async with stand() as broker:
         await broker.admit(None)
         record, text = await broker.key()
-        assert record.role is Role.ADMIN, "somebody must be able to make the next one"
+        assert record.role is KeyRole.ADMIN, "somebody must be able to make the next one"
         with pytest.raises(Unauthenticated):
             await broker.admit(None)
         await broker.admit(text)
         second, _ = await broker.key("second")
-        assert second.role is Role.OPERATOR
-        await broker.keys.revoke(record.id, actor="test", request="r")
+        assert second.role is KeyRole.OPERATOR
+        await broker.keys.revoke(record.id, TESTER)
         with pytest.raises(Unauthenticated):
             await broker.admit(None)
 
@@ -290,7 +290,7 @@ async def test_open_streams_end_with_their_key_on_every_broker_and_others_go_on(
             second.access.streams.hold(await second.admit(text)) as there,
             second.access.streams.hold(await second.admit(other)) as stays,
         ):
-            await first.keys.revoke(record.id, actor="test", request="r")
+            await first.keys.revoke(record.id, TESTER)
             await asyncio.gather(streams_end(first, here), streams_end(second, there))
             assert not stays.ended.is_set()
 

@@ -11,7 +11,7 @@ from dray.access import audit
 from dray.access.audit import FIRST, Audit, AuditFile, Deed, audit_files, check_chain, deeds
 from dray.access.authorizer import Action
 from dray.access.errors import AuditUnwritten
-from dray.access.principals import Door, nobody
+from dray.access.principals import Entrance, nobody
 from dray.disk import LocalDisk
 from dray.errors import Corrupt, NotFound, Unknown
 from dray.offload import InlineOffload
@@ -19,7 +19,7 @@ from dray.sim.disk import FakeDisk
 
 from .stand import AUDIT, stand
 
-CALLER = nobody(Door.HTTP, "127.0.0.1")
+CALLER = nobody(Entrance.HTTP, "127.0.0.1", "request-1")
 
 
 def deed(number: int = 0, **fields) -> Deed:
@@ -153,8 +153,8 @@ async def test_what_was_done_is_told_also_if_it_cannot_be_written_and_then_nothi
     """AU2, AC12: a full disk"""
     disk, done = FakeDisk(), []
 
-    async def work(request: str) -> int:
-        done.append(request)
+    async def work() -> int:
+        done.append("request-1")
         return len(done)
 
     async with stand(disk=disk) as broker:
@@ -191,7 +191,7 @@ async def test_a_failed_sync_is_final_for_its_file_and_no_line_is_lost():
     assert check_chain(AUDIT, disk.durable()).lines == 2
 
 
-async def _nothing(request: str) -> None:
+async def _nothing() -> None:
     """What is done here does not matter."""
 
 
@@ -204,9 +204,9 @@ async def test_what_was_refused_or_is_unknown_is_written_down_as_such():
 
     async with stand(disk=disk) as broker:
         with pytest.raises(NotFound):
-            await broker.access.audited(CALLER, Action.DELETE_HEAP, "x" * 999, lambda _: raises(NotFound("no")))
+            await broker.access.audited(CALLER, Action.DELETE_HEAP, "x" * 999, lambda: raises(NotFound("no")))
         with pytest.raises(Unknown):
-            await broker.access.audited(CALLER, Action.PURGE_HEAP, "jobs", lambda _: raises(Unknown("perhaps")))
+            await broker.access.audited(CALLER, Action.PURGE_HEAP, "jobs", lambda: raises(Unknown("perhaps")))
     lines = list(deeds(AUDIT, disk))
     assert [line["result"] for line in lines] == ["not_found", "unknown"]
     assert lines[0]["resource"] == "x" * 300
@@ -217,7 +217,7 @@ async def test_who_leaves_while_it_is_done_leaves_a_line_behind():
     """AC12"""
     disk, begun, go_on = FakeDisk(), asyncio.Event(), asyncio.Event()
 
-    async def work(request: str) -> None:
+    async def work() -> None:
         begun.set()
         await go_on.wait()
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from dray.access.authorizer import Action
-from dray.access.confirmation import LIFE_MS, TOKEN_CHARS, Wanted, is_valid, sign
+from dray.access.confirmation import LIFE_MS, TOKEN_CHARS, Confirmable, is_valid, sign
 from dray.access.errors import ConfirmationNeeded
-from dray.access.principals import Door, nobody
+from dray.access.principals import Entrance, nobody
 
 from .stand import stand, two
 
 SECRET = b"s" * 32
-WANTED = Wanted(operation="heap.delete", target=b"h" * 16, revision=3, principal="User:a k", options="all")
+WANTED = Confirmable(operation="heap.delete", target=b"h" * 16, revision=3, principal="User:a k", options="all")
 NOW = 1_700_000_000_000
 
 
@@ -57,7 +57,7 @@ def test_every_changed_letter_is_found():
 
 async def test_the_second_call_goes_through_on_another_broker_and_needs_force():
     """CN1, D-212: nothing is remembered, the secret is the cluster's"""
-    caller = nobody(Door.HTTP, "127.0.0.1")
+    caller = nobody(Entrance.HTTP, "127.0.0.1", "r")
     asked = {"target": b"h" * 16, "revision": 1}
     async with two() as (first, second):
         with pytest.raises(ConfirmationNeeded) as refusal:
@@ -77,5 +77,5 @@ async def test_of_two_brokers_that_need_a_secret_one_gives_it():
         wanted = {"target": b"h", "revision": 0, "given": "", "force": False}
         for _ in range(3):
             with pytest.raises(ConfirmationNeeded):
-                await broker.access.confirm(nobody(Door.GRPC, ""), Action.PURGE_HEAP, **wanted)
+                await broker.access.confirm(nobody(Entrance.GRPC, "", "r"), Action.PURGE_HEAP, **wanted)
         assert broker.replica.machine.access.revision == 1

@@ -5,16 +5,16 @@ import pytest
 from dray.access.authorizer import EVERYTHING, NEEDS, RIGHTS, Action, Operation, Resource
 from dray.access.errors import Forbidden
 from dray.access.principals import Principal, parse_principal
-from dray.machine.access import Role
+from dray.machine.access import KeyRole
 
 READS = {
     Action.DESCRIBE_HEAP, Action.PEEK, Action.STATS, Action.DESCRIBE_TOPIC, Action.FETCH,
 }  # fmt: skip
 KEYS = {Action.CREATE_KEY, Action.LIST_KEYS, Action.REVOKE_KEY}
 MAY = {
-    Role.VIEWER: READS,
-    Role.OPERATOR: set(Action) - KEYS,
-    Role.ADMIN: set(Action),
+    KeyRole.VIEWER: READS,
+    KeyRole.OPERATOR: set(Action) - KEYS,
+    KeyRole.ADMIN: set(Action),
 }
 """Said once more, apart from the code: a viewer changes nothing, an operator gives nobody rights."""
 
@@ -25,7 +25,7 @@ def test_every_action_has_its_row():
     assert all(NEEDS.values())
 
 
-@pytest.mark.parametrize("role", Role)
+@pytest.mark.parametrize("role", KeyRole)
 @pytest.mark.parametrize("action", Action)
 def test_a_role_may_what_it_is_for_and_nothing_else(role, action):
     """D-250, D-225"""
@@ -41,11 +41,11 @@ def test_what_changes_something_is_no_viewers():
     """to pop is to change: heaps §6 and ADR-0141"""
     for action in (Action.POP, Action.SETTLE, Action.CONSUME, Action.PURGE_HEAP, Action.ENQUEUE):
         with pytest.raises(Forbidden):
-            RIGHTS[Role.VIEWER].check(action, "jobs")
+            RIGHTS[KeyRole.VIEWER].check(action, "jobs")
 
 
 def test_describe_follows_from_what_cannot_be_done_without_it():
-    rights = RIGHTS[Role.OPERATOR]
+    rights = RIGHTS[KeyRole.OPERATOR]
     assert rights.may(Operation.DESCRIBE, Resource.TOPIC, "t")
     assert not rights.may(Operation.ALTER, Resource.CLUSTER, "kafka-cluster")
     assert not rights.may(Operation.CLUSTER_ACTION, Resource.CLUSTER, "kafka-cluster")

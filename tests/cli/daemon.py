@@ -49,7 +49,8 @@ class Daemon:
 
 
 def environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("DRAY__")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DRAY__")}
+    return kept | {"DRAY__GRPC__LISTEN": ""}
 
 
 def ended(*arguments: object, command: Sequence[str] = DRAYD) -> Ended:

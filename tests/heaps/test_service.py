@@ -10,7 +10,6 @@ from dray.heaps.errors import (
     BadMessage,
     HeapAlteredMeanwhile,
     HeapExists,
-    HeapFull,
     LeaseLost,
     MessageGone,
     TornBatch,
@@ -173,8 +172,8 @@ async def test_a_batch_is_taken_whole_or_not_at_all():
             await broker.service.enqueue_batch(heap, [job(), job(), job()])
         assert torn.value.facts["index"] == 1
         assert len(broker.shard(heap).messages.rows) == 12
-        with pytest.raises(HeapFull):
-            await broker.service.enqueue_batch(heap, [job()] * 2_001)
+        with pytest.raises(BadMessage):
+            await broker.service.enqueue_batch(heap, [job()] * 1_001)
 
 
 @pytest.mark.parametrize(
@@ -226,10 +225,11 @@ async def test_purge_and_replay_go_over_everything_that_came_before():
         for delivery in await broker.take(heap, 10):
             await broker.service.settle(heap, Settlement.NACK, delivery.token, note="poison")
         assert broker.shard(heap).messages.rows.counts[State.DEAD] == 10
-        assert await broker.service.admin.purge(heap) == 20
-        assert await broker.service.admin.replay(heap, limit=4) == 4
+        assert await broker.service.dead_letters.purge(heap) == 20
+        oldest = await broker.service.peeking.page(heap, State.DEAD, limit=4)
+        assert (await broker.service.dead_letters.replay(heap, [one.id for one in oldest.messages])).count == 4
         assert len(await broker.take(heap, 10)) == 4
-        assert await broker.service.admin.purge(heap, leased=True, dead=True) == 10
+        assert await broker.service.dead_letters.purge(heap, leased=True, dead=True) == 10
 
 
 class MoodyObjects(MemoryObjects):

@@ -12,8 +12,8 @@ from dray.machine.access import (
     MINUTE_MS,
     CreateKey,
     KeyCreated,
+    KeyRole,
     RevokeKey,
-    Role,
     SetSecret,
     Touch,
     TouchKeys,
@@ -29,7 +29,7 @@ SECRET = b"canary-of-the-cluster-secret-32!"
 
 
 def key(number: int = 1, **fields) -> CreateKey:
-    given = {"id": f"{number:08d}", "name": "a", "principal": "User:a", "role": Role.OPERATOR, "hash": HASH} | fields
+    given = {"id": f"{number:08d}", "name": "a", "principal": "User:a", "role": KeyRole.OPERATOR, "hash": HASH} | fields
     return CreateKey(**given)
 
 

@@ -18,7 +18,7 @@ from enum import Enum, IntEnum
 from typing import Final
 
 from dray.access.errors import Forbidden
-from dray.machine.access import Role
+from dray.machine.access import KeyRole
 
 THE_CLUSTER: Final = "kafka-cluster"
 
@@ -119,10 +119,10 @@ _OPERATES: Final[Mapping[Resource, frozenset[Operation]]] = {
     Resource.CLUSTER: _VIEWS[Resource.CLUSTER] | {Operation.CREATE, Operation.IDEMPOTENT_WRITE},
 }
 _EVERYTHING: Final[Mapping[Resource, frozenset[Operation]]] = {resource: frozenset(Operation) for resource in Resource}
-_ALLOWED: Final[Mapping[Role, Mapping[Resource, frozenset[Operation]]]] = {
-    Role.VIEWER: _VIEWS,
-    Role.OPERATOR: _OPERATES,
-    Role.ADMIN: _EVERYTHING,
+_ALLOWED: Final[Mapping[KeyRole, Mapping[Resource, frozenset[Operation]]]] = {
+    KeyRole.VIEWER: _VIEWS,
+    KeyRole.OPERATOR: _OPERATES,
+    KeyRole.ADMIN: _EVERYTHING,
 }
 
 
@@ -131,7 +131,7 @@ class Rights:
 
     __slots__ = ("_allowed",)
 
-    def __init__(self, role: Role) -> None:
+    def __init__(self, role: KeyRole) -> None:
         self._allowed = _ALLOWED[role]
 
     def may(self, operation: Operation, resource: Resource, name: str) -> bool:
@@ -146,5 +146,5 @@ class Rights:
                 raise Forbidden(f"this key may not do that: it needs {operation.name} on the {resource.name.lower()}")
 
 
-RIGHTS: Final[Mapping[Role, Rights]] = {role: Rights(role) for role in Role}
-EVERYTHING: Final = RIGHTS[Role.ADMIN]
+RIGHTS: Final[Mapping[KeyRole, Rights]] = {role: Rights(role) for role in KeyRole}
+EVERYTHING: Final = RIGHTS[KeyRole.ADMIN]

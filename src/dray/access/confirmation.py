@@ -27,7 +27,7 @@ TOKEN_CHARS: Final = (_EXPIRY_BYTES + _MAC_BYTES) * 4 // 3 + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Confirmable:
     """What is to be done, and by whom."""
 
     operation: str
@@ -43,7 +43,7 @@ class Wanted:
         return b"".join(len(part).to_bytes(4, "big") + part for part in parts) + self.revision.to_bytes(8, "big")
 
 
-def confirm(secret: bytes, wanted: Wanted, given: str, now_ms: int, *, force: bool) -> None:
+def confirm(secret: bytes, wanted: Confirmable, given: str, now_ms: int, *, force: bool) -> None:
     """Return if this was confirmed; else `ConfirmationNeeded`, with one to send."""
     if not force or not is_valid(secret, wanted, given, now_ms):
         token = sign(secret, wanted, now_ms + LIFE_MS)
@@ -53,13 +53,13 @@ def confirm(secret: bytes, wanted: Wanted, given: str, now_ms: int, *, force: bo
         )  # fmt: skip
 
 
-def sign(secret: bytes, wanted: Wanted, expiry_ms: int) -> str:
+def sign(secret: bytes, wanted: Confirmable, expiry_ms: int) -> str:
     expiry = expiry_ms.to_bytes(_EXPIRY_BYTES, "big")
     mac = hmac.digest(secret, expiry + wanted.packed(), hashlib.sha256)[:_MAC_BYTES]
     return base64.urlsafe_b64encode(expiry + mac).rstrip(b"=").decode()
 
 
-def is_valid(secret: bytes, wanted: Wanted, given: str, now_ms: int) -> bool:
+def is_valid(secret: bytes, wanted: Confirmable, given: str, now_ms: int) -> bool:
     if len(given) > TOKEN_CHARS or not given.isascii():
         return False
     try:

@@ -1,5 +1,6 @@
 """Keys made, listed and revoked: the same for servers and for who owns the data directory."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -7,16 +8,17 @@ from dray.access import telemetry
 from dray.access.errors import BadKeyRequest, NoSuchKey, OverLimit
 from dray.access.keys import KeyText, new_key
 from dray.access.passwords import SALT_BYTES, hash_of
-from dray.access.principals import Principal, parse_principal
+from dray.access.principals import KnownCaller, Principal, parse_principal
 from dray.errors import Unavailable
 from dray.ids import Entropy
-from dray.machine.access import ApiKey, CreateKey, KeyCreated, RevokeKey, Role
+from dray.machine.access import ApiKey, CreateKey, KeyCreated, KeyRole, RevokeKey
 from dray.machine.verdict import Done, Refused, Why
 from dray.offload import Offload
 from dray.replica.replica import Replica
 from dray.telemetry import logger
 
 MAX_NAME: Final = 100
+MAX_PAGE: Final = 1_000
 MAX_LIFE_MS: Final = 100 * 366 * 86_400_000
 
 
@@ -27,10 +29,27 @@ class NewKey:
     name: str
     principal: str = ""
     """Empty: one of its own, `User:key-<id>`."""
-    role: Role | None = None
+    role: KeyRole | None = None
     """None: an administrator for the first key of a cluster, which closes it; else an operator."""
     life_ms: int = 0
     """0: for ever."""
+
+
+def role_named(text: str) -> KeyRole | None:
+    """A role by its name; None if nothing was said."""
+    try:
+        return KeyRole[text.upper()] if text else None
+    except KeyError as unknown:
+        raise BadKeyRequest("a role is viewer, operator or admin") from unknown
+
+
+def page_of(keys: Sequence[ApiKey], after: str, size: int) -> tuple[list[ApiKey], str]:
+    """The keys behind the one of this id, and the id to go on from; empty at the end."""
+    if not 0 <= size <= MAX_PAGE:
+        raise BadKeyRequest("a page is not that long", most=MAX_PAGE)
+    start = next((place + 1 for place, key in enumerate(keys) if key.id == after), len(keys)) if after else 0
+    page = list(keys[start : start + (size or MAX_PAGE)])
+    return page, page[-1].id if start + len(page) < len(keys) and page else ""
 
 
 class KeyService:
@@ -41,7 +60,7 @@ class KeyService:
         self._entropy = entropy
         self._offload = offload
 
-    async def create(self, wanted: NewKey, *, actor: str, request: str) -> tuple[ApiKey, KeyText]:
+    async def create(self, wanted: NewKey, by: KnownCaller) -> tuple[ApiKey, KeyText]:
         """A key that works when this returns. Its text is told here and never again (AK1).
 
         Raises:
@@ -58,14 +77,14 @@ class KeyService:
         salt = self._entropy.random_bytes(SALT_BYTES)
         command = CreateKey(
             id=text.id, name=wanted.name, principal=str(given or Principal(f"key-{text.id}")),
-            role=wanted.role or (Role.OPERATOR if self._catalog.machine.access.closed else Role.ADMIN),
+            role=wanted.role or (KeyRole.OPERATOR if self._catalog.machine.access.closed else KeyRole.ADMIN),
             hash=await self._offload.run(hash_of, text.reveal(), salt),
-            life_ms=wanted.life_ms, actor=actor, request=request,
+            life_ms=wanted.life_ms, actor=str(by.principal), request=by.request,
         )  # fmt: skip
         (verdict,) = await self._catalog.propose(command)
         match verdict:
             case KeyCreated():
-                logger().info(telemetry.KEY_MADE, id=text.id, role=command.role.name.lower(), actor=actor)
+                logger().info(telemetry.KEY_MADE, id=text.id, role=command.role.name.lower(), actor=command.actor)
                 return self._catalog.machine.access.keys[text.id], text
             case Refused(why=Why.LIMIT):
                 raise OverLimit("there are as many keys as there may be: revoke some")
@@ -87,10 +106,10 @@ class KeyService:
         await self._catalog.sync()
         return list(self._catalog.machine.access.by_age())
 
-    async def revoke(self, key_id: str, *, actor: str, request: str) -> None:
+    async def revoke(self, key_id: str, by: KnownCaller) -> None:
         """The key works nowhere where this is applied, which it is here when this returns (AK2)."""
         await self.find(key_id)
-        (verdict,) = await self._catalog.propose(RevokeKey(id=key_id, actor=actor, request=request))
+        (verdict,) = await self._catalog.propose(RevokeKey(id=key_id, actor=str(by.principal), request=by.request))
         if not isinstance(verdict, Done):
             raise NoSuchKey("no such key", id=key_id[:16])
-        logger().info(telemetry.KEY_REVOKED, id=key_id, actor=actor)
+        logger().info(telemetry.KEY_REVOKED, id=key_id, actor=str(by.principal))

@@ -11,7 +11,7 @@ USER: Final = "User"
 MAX_NAME: Final = 240
 
 
-class Door(Enum):
+class Entrance(Enum):
     """The server through which somebody came."""
 
     HTTP = "http"
@@ -34,20 +34,22 @@ ANONYMOUS: Final = Principal("ANONYMOUS")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class KnownCaller:
     """Who makes a call, how it is known, and what they may do."""
 
     principal: Principal
     rights: Rights
-    door: Door
+    door: Entrance
     address: str
+    request: str
+    """A name for this one call, in the log of commands and in the audit file."""
     key_id: str = ""
     """What proved it; empty where nothing was asked."""
 
 
-def nobody(door: Door, address: str) -> Caller:
+def nobody(door: Entrance, address: str, request: str) -> KnownCaller:
     """A caller where no key is needed."""
-    return Caller(principal=ANONYMOUS, rights=EVERYTHING, door=door, address=address)
+    return KnownCaller(principal=ANONYMOUS, rights=EVERYTHING, door=door, address=address, request=request)
 
 
 def parse_principal(text: str) -> Principal:

@@ -17,7 +17,7 @@ from dray.access.audit import Audit, Deed
 from dray.access.authorizer import RIGHTS, Action
 from dray.access.errors import Forbidden, OverLimit, Unauthenticated
 from dray.access.keys import parse_key
-from dray.access.principals import Caller, Door, nobody, parse_principal
+from dray.access.principals import Entrance, KnownCaller, nobody, parse_principal
 from dray.access.settings import AccessSettings
 from dray.access.verifying import KeyVerifier
 from dray.access.watcher import StreamWatch
@@ -67,7 +67,7 @@ class AccessService:
 
     # -- what servers ask --------------------------------------------------
 
-    async def admit(self, shown: str | None, *, door: Door, address: str) -> Caller:
+    async def admit(self, shown: str | None, *, door: Entrance, address: str) -> KnownCaller:
         """Who makes a call, by the key that it shows.
 
         Raises:
@@ -77,7 +77,7 @@ class AccessService:
         """
         if shown is None:
             if not self.required:
-                return nobody(door, address)
+                return nobody(door, address, self.new_request())
             telemetry.ATTEMPTS.labels(door.value, "none").inc()
             raise Unauthenticated("a key is needed: send it as `Authorization: Bearer dray_...`")
         try:
@@ -90,11 +90,16 @@ class AccessService:
             raise
         telemetry.ATTEMPTS.labels(door.value, "taken").inc()
         self._used[key.id] = self._clock.wall_ms()
-        return Caller(
-            principal=parse_principal(key.principal), rights=RIGHTS[key.role], door=door, address=address, key_id=key.id
+        return KnownCaller(
+            principal=parse_principal(key.principal),
+            rights=RIGHTS[key.role],
+            door=door,
+            address=address,
+            request=self.new_request(),
+            key_id=key.id,
         )
 
-    def allow(self, caller: Caller, action: Action, name: str = "") -> None:
+    def allow(self, caller: KnownCaller, action: Action, name: str = "") -> None:
         """Return if the caller may do it to what has this name; else `Forbidden`."""
         try:
             caller.rights.check(action, name)
@@ -103,11 +108,11 @@ class AccessService:
             raise
 
     async def confirm(
-        self, caller: Caller, action: Action, *, target: bytes, revision: int, given: str, force: bool,
+        self, caller: KnownCaller, action: Action, *, target: bytes, revision: int, given: str, force: bool,
         options: str = "",
     ) -> None:  # fmt: skip
         """Return if the caller asked for it a second time; else `ConfirmationNeeded` (CN1)."""
-        wanted = confirmation.Wanted(
+        wanted = confirmation.Confirmable(
             operation=action.value, target=target, revision=revision, options=options,
             principal=f"{caller.principal} {caller.key_id}",
         )  # fmt: skip
@@ -118,33 +123,29 @@ class AccessService:
         """A name for one call, for the log and the audit file."""
         return self._entropy.random_bytes(REQUEST_BYTES).hex()
 
-    async def audited(self, caller: Caller, action: Action, resource: str, work: Callable[[str], Awaitable[T]]) -> T:
-        """Do what an administrator asks and write it down; whoever asked may leave meanwhile (AU2, AC12).
-
-        `work` is given the name of the request.
-        """
+    async def audited(self, caller: KnownCaller, action: Action, resource: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Do what an administrator asks and write it down; whoever asked may leave meanwhile (AU2, AC12)."""
         task = asyncio.ensure_future(self._do(caller, action, resource, work))
         self._deeds.add(task)
         task.add_done_callback(self._deeds.discard)
         return await asyncio.shield(task)
 
-    async def _do(self, caller: Caller, action: Action, resource: str, work: Callable[[str], Awaitable[T]]) -> T:
+    async def _do(self, caller: KnownCaller, action: Action, resource: str, work: Callable[[], Awaitable[T]]) -> T:
         await self.audit.ready()
-        request = self.new_request()
         try:
-            done = await work(request)
+            done = await work()
         except DrayError as error:
-            await self._write_down(caller, action, resource, request, error.kind.name.lower())
+            await self._write_down(caller, action, resource, error.kind.name.lower())
             raise
-        await self._write_down(caller, action, resource, request, "done")
+        await self._write_down(caller, action, resource, "done")
         return done
 
-    async def _write_down(self, caller: Caller, action: Action, resource: str, request: str, result: str) -> None:
+    async def _write_down(self, caller: KnownCaller, action: Action, resource: str, result: str) -> None:
         await self.audit.write(
             Deed(
                 time_ms=self._clock.wall_ms(), principal=str(caller.principal), credential=caller.key_id,
                 address=caller.address, door=caller.door.value, action=action.value,
-                resource=resource[:MOST_RESOURCE], result=result, request=request,
+                resource=resource[:MOST_RESOURCE], result=result, request=caller.request,
                 position=self._catalog.machine.position,
             )
         )  # fmt: skip

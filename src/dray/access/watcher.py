@@ -14,7 +14,7 @@ from typing import Final
 
 from dray.access import telemetry
 from dray.access.errors import OverLimit
-from dray.access.principals import Caller
+from dray.access.principals import KnownCaller
 from dray.replica.replica import Replica
 from dray.replica.wakeups import CATALOG
 
@@ -40,7 +40,7 @@ class StreamWatch:
         self._by_key: Counter[str] = Counter()
 
     @contextmanager
-    def hold(self, caller: Caller) -> Iterator[HeldStream]:
+    def hold(self, caller: KnownCaller) -> Iterator[HeldStream]:
         """One more stream of this caller, until the block ends; those of nobody are not counted."""
         key_id = caller.key_id
         if key_id and self._by_key[key_id] >= self._most:

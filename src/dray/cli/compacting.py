@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from dray.cli import telemetry
-from dray.cli.serving import Running, as_broker
+from dray.cli.serving import Running, as_broker, ready_line
 from dray.cli.settings import LoggingSettings
 from dray.clock import Clock, SystemClock
 from dray.config import Config
@@ -58,7 +58,8 @@ def options_of(config: Config) -> CompactorOptions:
     return CompactorOptions(
         data=str(config.get(BrokerSettings).data.absolute()), store=_store(config.get(ObjectsSettings)),
         tables=table.enabled, catalog=table.catalog, namespace=table.namespace,
-        keep_tables=table.on_topic_delete == "keep", age_ms=int(compaction.max_age.total_seconds() * 1000),
+        keep_rows=table.retention == "keep", keep_tables=table.on_topic_delete == "keep",
+        age_ms=int(compaction.max_age.total_seconds() * 1000),
         size=int(compaction.max_bytes), file_size=int(compaction.target_file_bytes),
         cycle_size=int(compaction.cycle_bytes), small_files=compaction.small_files,
         settled_ms=int(compaction.settled.total_seconds() * 1000), look_s=compaction.look.total_seconds(),
@@ -100,7 +101,7 @@ async def as_broker_that_compacts(config: Config) -> AsyncIterator[Running]:
         keeper = CompactorKeeper(options_of(config), broker, SystemClock())
         work = broker.plane.watch.start("compactor", keeper.run)
         try:
-            yield Running(ready=f"kafka={broker.advertised} http={broker.http.url}", failed=broker.failed)
+            yield Running(ready=ready_line(broker), failed=broker.failed)
         finally:
             await broker.plane.watch.stop(work)
 

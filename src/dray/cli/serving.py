@@ -24,7 +24,7 @@ from dray.disk import DirectoryInUse
 from dray.errors import DrayError, Kind
 from dray.memory import MIB, collect_less, keep_freed_buffers
 from dray.node.descriptors import raise_limit
-from dray.node.roles.broker import run_broker
+from dray.node.roles.broker import RunningBroker, run_broker
 from dray.telemetry import configure_logging
 
 IN_USE: Final = 3
@@ -51,7 +51,13 @@ Role: TypeAlias = Callable[[Config], AbstractAsyncContextManager[Running]]
 async def as_broker(config: Config) -> AsyncIterator[Running]:
     """Serve Kafka clients."""
     async with run_broker(config) as broker:
-        yield Running(ready=f"kafka={broker.advertised} http={broker.http.url}", failed=broker.failed)
+        yield Running(ready=ready_line(broker), failed=broker.failed)
+
+
+def ready_line(broker: RunningBroker) -> str:
+    """Where a broker is to be found."""
+    grpc = "" if broker.grpc is None else f" grpc={broker.grpc}"
+    return f"kafka={broker.advertised} http={broker.http.url}{grpc}"
 
 
 def serve(config: Config, role: Role = as_broker) -> None:

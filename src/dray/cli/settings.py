@@ -7,7 +7,9 @@ them part of the configuration. `make check` finds a section without a line.
 from collections.abc import Mapping
 from typing import Final, Literal
 
+from dray.access.settings import AccessSettings
 from dray.config import Section
+from dray.consume.settings import ConsumeSettings
 from dray.fetch.settings import FetchSettings
 from dray.groups.settings import GroupSettings
 from dray.log.settings import LogSettings
@@ -17,6 +19,7 @@ from dray.produce.settings import WalSettings
 from dray.replica.settings import SessionSettings
 from dray.retention.settings import RetentionSettings
 from dray.routing.settings import RoutingSettings
+from dray.servers.grpc.settings import GrpcSettings
 from dray.servers.http.settings import HttpSettings
 from dray.servers.kafka.settings import KafkaSettings
 from dray.tables.settings import CompactionSettings, TableSettings
@@ -34,11 +37,14 @@ class LoggingSettings(Section):
 
 
 SECTIONS: Final[Mapping[str, type[Section]]] = {
+    "access": AccessSettings,
     "broker": BrokerSettings,
     "cluster": ClusterSettings,
     "compaction": CompactionSettings,
+    "consume": ConsumeSettings,
     "fetch": FetchSettings,
     "groups": GroupSettings,
+    "grpc": GrpcSettings,
     "http": HttpSettings,
     "kafka": KafkaSettings,
     "log": LogSettings,

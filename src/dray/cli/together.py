@@ -23,6 +23,7 @@ from dray.node.directory import DataDirectory
 from dray.node.fleet import Fleet, Member
 from dray.node.settings import BrokerSettings
 from dray.objects.settings import ObjectsSettings
+from dray.servers.grpc.settings import GrpcSettings
 from dray.servers.http.settings import HttpSettings
 from dray.servers.kafka.settings import KafkaSettings
 
@@ -57,8 +58,9 @@ async def as_cluster(config: Config, brokers: int, zones: int, given: Sequence[s
     )
     failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
     async with fleet.running():
-        told = (",".join(member.told[word] for member in members) for word in ("kafka", "http"))
-        yield Running(ready="kafka={} http={}".format(*told), failed=failed)
+        words = ("kafka", "http", "grpc") if config.get(GrpcSettings).listen else ("kafka", "http")
+        told = (f"{word}=" + ",".join(member.told[word] for member in members) for word in words)
+        yield Running(ready=" ".join(told), failed=failed)
 
 
 def _check(config: Config) -> None:
@@ -89,16 +91,21 @@ def _broker(config: Config, directory: DataDirectory, number: int, given: Sequen
         "--kafka": _nth(kafka.listen, "kafka.listen", number),
         "--http": _nth(http.listen, "http.listen", number),
     }
-    words = {"--kafka": "kafka", "--http": "http"}
+    grpc = config.get(GrpcSettings)
+    if grpc.listen:  # downwards: the next ports up are those of HTTP
+        addresses["--grpc"] = _nth(grpc.listen, "grpc.listen", number, step=-1)
+    words = {"--kafka": "kafka", "--http": "http", "--grpc": "grpc"}
     free = {words[flag]: flag for flag, address in addresses.items() if not address.port}
     if kafka.advertise is not None:
         addresses["--advertise"] = _nth(kafka.advertise, "kafka.advertise", number)
+    told = _nth(grpc.advertise, "grpc.advertise", number, step=-1) if grpc.listen and grpc.advertise else None
     return Member(
         name=f"broker-{number}",
         arguments=[
             "dev", *given, *defaults, "--set", f"broker.id={number}",
             "--data", str(directory.root / f"broker-{number}"), "--log", str(directory.served),
             *_store(config, directory),
+            *(() if told is None else ("--set", f"grpc.advertise={told}")),
             *(text for flag, address in addresses.items() for text in (flag, str(address))),
         ],
         free=free,
@@ -114,7 +121,7 @@ def _store(config: Config, directory: DataDirectory) -> list[str]:
     return ["--objects", config.get(ObjectsSettings).url or str(directory.objects)]
 
 
-def _nth(text: str, key: str, number: int) -> HostPort:
+def _nth(text: str, key: str, number: int, step: int = 1) -> HostPort:
     """The address of the broker with a number: each takes the next port; of port 0 each takes a free one."""
     first = parse_host_port(text, key)
-    return HostPort(host=first.host, port=first.port + number - 1 if first.port else 0)
+    return HostPort(host=first.host, port=first.port + (number - 1) * step if first.port else 0)

@@ -13,10 +13,13 @@ Invariants
 """
 
 from collections.abc import Sequence
+from itertools import islice
+from typing import Final
 
 from dray.clock import Clock
-from dray.errors import DrayError, Unavailable
+from dray.errors import Corrupt, DrayError, Unavailable
 from dray.heaps import telemetry
+from dray.heaps.asking import NOBODY, AskedBy
 from dray.heaps.errors import BadHeap, HeapAlteredMeanwhile, HeapExists, UnknownHeap
 from dray.ids import Entropy, new_uuid
 from dray.machine.command import Command
@@ -32,13 +35,15 @@ from dray.machine.heaps.catalog import (
     HeapReady,
     HeapState,
 )
-from dray.machine.heaps.commands import CloseShard, Moved, OpenShard, Purge, Purged, Replay, ShardClosed
-from dray.machine.heaps.config import HeapConfig, Mode
+from dray.machine.heaps.commands import CloseShard, OpenShard, ShardClosed
+from dray.machine.heaps.config import MAX_PARTITIONS, HeapConfig, Mode, pack_config, unpack_config
 from dray.machine.verdict import Refused, Verdict, Why
 from dray.replica.domains import Domains
 from dray.telemetry import logger
 from dray.topics.errors import BadTopicName
 from dray.topics.service import STALE_MS, check_name
+
+MAX_FACTOR: Final = 3
 
 
 class HeapAdmin:
@@ -65,7 +70,10 @@ class HeapAdmin:
         heap = self._catalog.machine.heap_catalog.named(name)
         return heap if heap is not None and heap.state is HeapState.READY else None
 
-    async def make(self, name: str, *, mode: Mode, partitions: int = 1, config: HeapConfig | None = None) -> Heap:
+    async def make(
+        self, name: str, *, mode: Mode, partitions: int = 1, replication_factor: int = 1,
+        config: HeapConfig | None = None, by: AskedBy = NOBODY,
+    ) -> Heap:  # fmt: skip
         """Make a heap; it can be used when this returns (HA2).
 
         Raises:
@@ -77,8 +85,14 @@ class HeapAdmin:
         except BadTopicName as bad:
             raise BadHeap("a heap is named as a topic is", name=name[:300]) from bad
         heap_id = new_uuid(self._entropy).bytes
-        wanted = config or HeapConfig()
-        match await self._ask(CreateHeap(heap_id=heap_id, name=name, mode=mode, partitions=partitions, config=wanted)):
+        wanted = _checked(config or HeapConfig())
+        if not 1 <= partitions <= MAX_PARTITIONS or not 1 <= replication_factor <= MAX_FACTOR:
+            raise BadHeap("partitions or replication factor are out of range", partitions=partitions)
+        command = CreateHeap(
+            heap_id=heap_id, name=name, mode=mode, partitions=partitions, replication_factor=replication_factor,
+            config=wanted, actor=by.actor, request=by.request,
+        )  # fmt: skip
+        match await self._ask(command):
             case HeapCreated():
                 await self.finish(heap_id)
             case Refused(why=Why.EXISTS):
@@ -87,9 +101,16 @@ class HeapAdmin:
                 raise _unexpected(verdict)
         return await self.find(name)
 
-    async def alter(self, heap: Heap, config: HeapConfig, *, partitions: int = 0, expected: int = -1) -> None:
-        """Give a heap another config; in force when this returns (HA2)."""
-        command = AlterHeap(heap_id=heap.id, config=config, partitions=partitions, expected_revision=expected)
+    async def alter(
+        self, heap: Heap, config: HeapConfig, *, partitions: int = 0, expected: int = -1, by: AskedBy = NOBODY
+    ) -> None:
+        """Give a heap another config, and (unless 0) other partitions; in force when this returns (HA2)."""
+        if not 0 <= partitions <= MAX_PARTITIONS:
+            raise BadHeap("partitions are out of range", partitions=partitions, most=MAX_PARTITIONS)
+        command = AlterHeap(
+            heap_id=heap.id, config=_checked(config), partitions=partitions, expected_revision=expected, actor=by.actor,
+            request=by.request,
+        )  # fmt: skip
         match await self._ask(command):
             case HeapAltered():
                 await self.finish(heap.id)
@@ -100,9 +121,9 @@ class HeapAdmin:
             case verdict:
                 raise _unexpected(verdict)
 
-    async def delete(self, heap: Heap) -> None:
+    async def delete(self, heap: Heap, *, by: AskedBy = NOBODY) -> None:
         """Delete a heap with all its messages; it takes and grants nothing when this returns (HA2)."""
-        match await self._ask(DeleteHeap(heap_id=heap.id)):
+        match await self._ask(DeleteHeap(heap_id=heap.id, actor=by.actor, request=by.request)):
             case HeapDeleted():
                 await self.finish(heap.id)
             case Refused(why=Why.NOT_FOUND):
@@ -110,33 +131,15 @@ class HeapAdmin:
             case verdict:
                 raise _unexpected(verdict)
 
-    async def purge(self, heap: Heap, *, leased: bool = False, dead: bool = False) -> int:
-        """Delete what has arrived so far; how many messages that were."""
-        replica = self._domains.of(heap.shard)
-        await replica.sync()
-        shard = replica.machine.heaps.find(heap.shard)
-        if shard is None:
-            raise UnknownHeap("no such heap", heap=heap.name)
-        upto, start, count = shard.next_arrival, 0, 0
-        while start >= 0:
-            (verdict,) = await replica.propose(
-                Purge(shard=heap.shard, upto=upto, start=start, include_leased=leased, include_dead=dead)
-            )
-            if not isinstance(verdict, Purged):
-                raise _unexpected(verdict)
-            count, start = count + verdict.count, verdict.next_start
-        return count
-
-    async def replay(self, heap: Heap, *, limit: int, keep_time: bool = False) -> int:
-        """Make the oldest dead messages ready again; how many that were."""
-        (verdict,) = await self._domains.of(heap.shard).propose(
-            Replay(shard=heap.shard, limit=limit, keep_time=keep_time)
+    async def page(self, *, prefix: str = "", after: str = "", limit: int = 100) -> list[Heap]:
+        """Heaps by name, those behind `after`; after a sync (HA1)."""
+        await self._catalog.sync()
+        names = (
+            heap
+            for heap in self._catalog.machine.heap_catalog.visible()
+            if heap.name > after and heap.name.startswith(prefix)
         )
-        if not isinstance(verdict, Moved):
-            raise _unexpected(verdict)
-        return verdict.count
-
-    # -- sagas -------------------------------------------------------------
+        return list(islice(names, limit))
 
     async def finish(self, heap_id: bytes) -> None:
         """Bring the saga of a heap to its end, wherever it stands."""
@@ -177,6 +180,14 @@ class HeapAdmin:
     async def _ask(self, command: Command) -> Verdict:
         verdicts: Sequence[Verdict] = await self._catalog.propose(command)
         return verdicts[0]
+
+
+def _checked(config: HeapConfig) -> HeapConfig:
+    """Every field is in its bounds."""
+    try:
+        return unpack_config(pack_config(config))
+    except Corrupt as bad:
+        raise BadHeap(f"the config is out of bounds: {bad.__cause__}") from bad
 
 
 def _unexpected(verdict: Verdict) -> DrayError:

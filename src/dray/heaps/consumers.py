@@ -3,6 +3,8 @@
 Invariants
     HL1  A consumer is handed no more messages than the credits that it gave.
     HL3  "There is nothing" is said after a sync.
+    HL5  What a consumer was granted and has not taken is bounded in number and
+         in bytes, whatever its credits: bodies are read as it takes them.
 """
 
 import asyncio
@@ -27,19 +29,23 @@ from dray.machine.names import StreamId, domain_of
 from dray.telemetry import logger
 
 MAX_CREDITS: Final = 10_000
+HELD_BYTES: Final = 8 << 20
+HELD_MOST: Final = 1_000
+"""Messages that nobody has taken yet, of one consumer (HL5)."""
 STORE_PAUSE_MS: Final = 1_000
 """After which a message comes back whose body the store did not give."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """One message that its consumer holds. `lease_ms` runs from its receipt."""
+    """One message that its consumer holds. `lease_ms` runs from when it came here, until `until_ns` of boot time."""
 
     id: MessageId
     token: LeaseToken
     message: GrantedMessage
     body: Body
     lease_ms: int
+    until_ns: int
 
 
 class Consumer:
@@ -61,6 +67,8 @@ class Consumer:
         self._credits = 0
         self._reserved = 0
         self._ready: deque[Delivery] = deque()
+        self._held_bytes = 0
+        self._room = asyncio.Event()
         self._event = asyncio.Event()
         self._delivering = 0
         self._closed = False
@@ -71,16 +79,27 @@ class Consumer:
         return self._reserved > 0 or self._delivering > 0
 
     @property
+    def closed(self) -> bool:
+        """It is granted nothing any more: its broker stops, or whoever had it closed it."""
+        return self._closed
+
+    @property
     def credits(self) -> int:
-        """What it may still be granted (HL1)."""
-        return 0 if self._closed else self._credits - self._reserved
+        """What it may still be granted (HL1): nothing while it has not taken what it has (HL5)."""
+        full = self._held_bytes >= HELD_BYTES or len(self._ready) >= HELD_MOST
+        return 0 if self._closed or full else self._credits - self._reserved
 
     @property
     def visibility_ms(self) -> int:
         return self._visibility_ms or self._state.messages.config.visibility_ms
 
+    def want(self, worst: int) -> None:
+        """Another worst priority, from the next lease on."""
+        self.worst = worst
+        self._lane.kick()
+
     def add_credits(self, count: int) -> None:
-        """They add to what is left."""
+        """They add to what is left; more than `MAX_CREDITS` are not kept."""
         self._credits = min(self._credits + count, MAX_CREDITS)
         self._lane.kick()
 
@@ -97,27 +116,55 @@ class Consumer:
 
     async def take(self, seconds: float) -> list[Delivery]:
         """What has come, waiting at most so long for the first."""
-        if not self._ready:
+        if not self._ready and not self._closed:
             self._event.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._event.wait()
         taken = list(self._ready)
         self._ready.clear()
+        if taken:
+            self._held_bytes = 0
+            self._room.set()
+            self._lane.kick()
         return taken
 
     async def close(self) -> None:
         """No more grants; what was never taken is released, without counting an attempt."""
         self._closed = True
+        self._event.set()
+        self._room.set()
         self._lane.leave(self)
         left, self._ready = list(self._ready), deque()
         if left:
             await self._release([delivery.token for delivery in left], 0)
 
     async def _deliver(self, grant: Granted, nonce: bytes, since_ns: int) -> None:
-        bodies = await self._reader.read(grant.messages)
-        late, broken = [], []
-        for message in grant.messages:
+        """Part by part, as there is room; what comes after the end goes back (HL5)."""
+        late: list[LeaseToken] = []
+        broken: list[LeaseToken] = []
+        until_ns = since_ns + grant.lease_ms * 1_000_000
+        for part in _parts(grant.messages):
+            while self._held_bytes >= HELD_BYTES and not self._closed:
+                self._room.clear()
+                await self._room.wait()
+            if self._closed:
+                await self._release([LeaseToken(one.slot, one.arrival, nonce) for one in part], 0)
+                continue
+            await self._deliver_part(part, nonce, until_ns, late, broken)
+        self._credits += len(late) + len(broken)  # they were not delivered
+        self._delivering -= 1
+        if self._closed:
+            await self.close()
+        await self._release(late, STORE_PAUSE_MS)
+        await self._settle(Settlement.REJECT, broken, 0, "body unreadable")
+
+    async def _deliver_part(
+        self, part: Sequence[GrantedMessage], nonce: bytes, until_ns: int, late: list[LeaseToken],
+        broken: list[LeaseToken],
+    ) -> None:  # fmt: skip
+        bodies = await self._reader.read(part)
+        for message in part:
             token = LeaseToken(message.slot, message.arrival, nonce)
             try:
                 body = _body_of(bodies[message.slot])
@@ -129,20 +176,15 @@ class Consumer:
             except DrayError:
                 late.append(token)
                 continue
-            spent_ms = (self._clock.boot_ns() - since_ns) // 1_000_000
             self._ready.append(
                 Delivery(
                     id=MessageId(message.begun_ms, domain_of(self.shard), message.number, message.seq), token=token,
-                    message=message, body=body, lease_ms=max(0, grant.lease_ms - spent_ms),
+                    message=message, body=body, lease_ms=max(0, (until_ns - self._clock.boot_ns()) // 1_000_000),
+                    until_ns=until_ns,
                 )
             )  # fmt: skip
-        self._credits += len(late) + len(broken)  # they were not delivered
-        self._delivering -= 1
+            self._held_bytes += message.length
         self._event.set()
-        if self._closed:
-            await self.close()
-        await self._release(late, STORE_PAUSE_MS)
-        await self._settle(Settlement.REJECT, broken, 0, "body unreadable")
 
     async def _release(self, tokens: Sequence[LeaseToken], pause_ms: int) -> None:
         await self._settle(Settlement.RELEASE, tokens, pause_ms, "")
@@ -156,6 +198,19 @@ class Consumer:
             await self._lane.settle(self.shard, rows, dict.fromkeys(range(len(rows)), note) if note else None)
         except DrayError as error:
             logger().warning(telemetry.TURN_FAILED, error=str(error))
+
+
+def _parts(messages: Sequence[GrantedMessage]) -> list[list[GrantedMessage]]:
+    """As many as may be held at once."""
+    parts: list[list[GrantedMessage]] = []
+    size = HELD_BYTES
+    for message in messages:
+        if size >= HELD_BYTES:
+            parts.append([])
+            size = 0
+        parts[-1].append(message)
+        size += message.length
+    return parts
 
 
 def _body_of(found: Buffer | DrayError) -> Body:

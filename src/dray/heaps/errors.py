@@ -35,6 +35,14 @@ class BadMessageId(Invalid):
     """The text is no message id."""
 
 
+class BadPage(Invalid):
+    """There is no such page."""
+
+
+class MessageLeased(Lost):
+    """A consumer holds the message: whoever wants it anyway says so."""
+
+
 class HeapFull(Unavailable):
     """A limit of the heap or of the broker is reached; nothing happened."""
 

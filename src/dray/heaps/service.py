@@ -6,77 +6,53 @@ a verdict into what its caller does next.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Final
-
-import msgspec
 
 from dray.clock import Clock
 from dray.errors import DrayError
 from dray.heaps import telemetry
 from dray.heaps.admin import HeapAdmin
-from dray.heaps.bodies import Body, pack_body
 from dray.heaps.consumers import Consumer, Delivery
-from dray.heaps.errors import BadMessage, HeapFull, LeaseLost, MessageGone, TornBatch, UnknownHeap
+from dray.heaps.dead_letters import DeadLetters
+from dray.heaps.errors import BadMessage, LeaseLost, TornBatch, UnknownHeap
+from dray.heaps.gauges import HeapGauges
 from dray.heaps.ids import LeaseToken, MessageId
 from dray.heaps.lane import HeapLane, NewMessage
-from dray.heaps.partitions import partition_of
+from dray.heaps.peek import Peeking
 from dray.heaps.placing import BodyPlacer
 from dray.heaps.policy import HeapPolicy
+from dray.heaps.producing import HeapMessage as HeapMessage
+from dray.heaps.producing import MessagePacker, TakenMessage, refusal_of, taken
 from dray.heaps.reading import BodyReader, ReadObjects
+from dray.heaps.settling import SettleOne, SettleOutcome, check_settlement, cut_note, outcome
 from dray.heaps.spill import Spiller
+from dray.heaps.stats import Statistics
 from dray.heaps.ticker import Ticker
 from dray.ids import Entropy
 from dray.machine.heaps import answers
-from dray.machine.heaps.answers import MessageGiven
 from dray.machine.heaps.catalog import Heap
-from dray.machine.heaps.config import MAX_RETRIES, Mode
-from dray.machine.heaps.packets import BY_STRING, JSON, MAX_NOTE_BYTES, MAX_SEQ, RELATIVE, EnqueueRow, SettleRow
+from dray.machine.heaps.config import Mode
 from dray.machine.heaps.packets import Settlement as Settlement
-from dray.machine.heaps.shard import Shard
+from dray.machine.heaps.packets import SettleRow
+from dray.machine.heaps.shard import MIN_LEASE_MS, Shard
 from dray.machine.names import domain_of
 from dray.objects.port import Objects
 from dray.replica.domains import Domains
 from dray.replica.wakeups import CATALOG
 from dray.telemetry import logger
 
-MAX_HEADER_BYTES: Final = 16 << 10
-MAX_NAME_BYTES: Final = 1_024
 RARELY_S: Final = 3_600.0
 LOOK_S: Final = 0.01
 """How often a pop looks whether what it asked for has come."""
+STOP_S: Final = 10.0
+"""What is on its way when a broker stops has this long to be given back."""
+MAX_BATCH: Final = 1_000
+MAX_BATCH_BYTES: Final = 8 << 20
+MAX_HOLDER_BYTES: Final = 255
+MAX_LEASE_MS: Final = 43_200_000
 _BEST_LAST: Final = {Mode.MIN: (1 << 63) - 1, Mode.MAX: -(1 << 63)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeapMessage:
-    """A message as a producer wants it."""
-
-    payload: bytes
-    priority: int = 0
-    delay_ms: int = 0
-    not_before_ms: int = 0
-    partition_key: str = ""
-    producer: str = ""
-    epoch: int = 0
-    seq: int = 0
-    """With a producer: a repeat of the same three is the same message."""
-    dedup_key: str = ""
-    """Instead of a producer."""
-    max_retries: int = -1
-    headers: Mapping[str, str] | None = None
-    json: bool | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakenMessage:
-    """A message is durable: its id, and whether it was so before."""
-
-    id: MessageId
-    duplicate: bool
 
 
 class HeapService:
@@ -87,6 +63,8 @@ class HeapService:
         zone: str = "",
     ) -> None:  # fmt: skip
         self.admin = HeapAdmin(domains=domains, entropy=entropy, clock=clock)
+        self.dead_letters = DeadLetters(domains=domains, clock=clock)
+        self.stats = Statistics(domains=domains, clock=clock)
         self._domains = domains
         self._clock = clock
         self._policy = policy or HeapPolicy()
@@ -96,7 +74,9 @@ class HeapService:
         self._readers: dict[int, BodyReader] = {}
         self._upkeep: list[Ticker | Spiller] = []
         self._consumers: set[Consumer] = set()
-        self._anonymous = 0
+        self._packer = MessagePacker()
+        self.peeking = Peeking(domains=domains, readers=self._readers, clock=clock)
+        self._gauges = HeapGauges(catalog=domains.catalog, stats=self.stats, clock=clock)
         for domain, replica in domains:
             placer = BodyPlacer(domain=domain, replica=replica, objects=objects, zone=zone, clock=clock)
             self._lanes[domain] = HeapLane(
@@ -114,12 +94,20 @@ class HeapService:
         try:
             yield self
         finally:
-            await asyncio.gather(*(consumer.close() for consumer in list(self._consumers)), return_exceptions=True)
+            await self._give_back_all()
             for lane in self._lanes.values():
                 lane.stop()
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _give_back_all(self) -> None:
+        """Nothing more is granted; what is on its way and was never taken goes back, if it comes in time."""
+        closing = list(self._consumers)
+        await asyncio.gather(*(consumer.close() for consumer in closing), return_exceptions=True)
+        until_ns = self._clock.boot_ns() + int(STOP_S * 1e9)
+        while any(consumer.busy for consumer in closing) and self._clock.boot_ns() < until_ns:
+            await self._clock.sleep(LOOK_S)
 
     async def run(self) -> None:
         """What is due happens, bodies leave memory, sagas are finished, for ever; without heaps nothing looks."""
@@ -132,6 +120,7 @@ class HeapService:
             for work in self._upkeep:
                 group.create_task(work.run())
             group.create_task(self._finish_sagas())
+            group.create_task(self._gauges.run())
 
     async def _finish_sagas(self) -> None:
         while True:
@@ -151,46 +140,63 @@ class HeapService:
             HeapFull, Unavailable: nothing happened.
             EnqueueUnknown: repeat it with the same producer, epoch and sequence, or dedup key.
         """
-        (given,) = await self._lane(heap).enqueue(heap.shard, [self._new(heap, message)])
-        return _taken(heap, given)
+        new = self._packer.pack(heap, message)
+        begun_ns = self._clock.boot_ns()
+        (given,) = await self._lane(heap).enqueue(heap.shard, [new])
+        telemetry.ENQUEUE_SECONDS.observe((self._clock.boot_ns() - begun_ns) / 1e9)
+        return taken(heap, new, given)
 
     async def enqueue_batch(self, heap: Heap, messages: Sequence[HeapMessage]) -> list[TakenMessage]:
-        """Take all of them or none (L10)."""
-        given = await self._lane(heap).enqueue(heap.shard, [self._new(heap, one) for one in messages], atomic=True)
-        return [_taken(heap, one) for one in given]
+        """Take all of them or none (L10). Errors as of `enqueue`, and `TornBatch`, which names the bad one."""
+        if not 0 < len(messages) <= MAX_BATCH or sum(len(one.payload) for one in messages) > MAX_BATCH_BYTES:
+            raise BadMessage("a batch has from 1 message on", most=MAX_BATCH, most_bytes=MAX_BATCH_BYTES)
+        new = []
+        for index, message in enumerate(messages):
+            try:
+                new.append(self._packer.pack(heap, message))
+            except BadMessage as bad:
+                raise TornBatch(bad.message, **bad.facts | {"index": index}) from bad
+        with telemetry.ENQUEUE_SECONDS.time():
+            given = await self._lane(heap).enqueue(heap.shard, new, atomic=True)
+        return [taken(heap, one, told) for one, told in zip(new, given, strict=True)]
 
-    def _new(self, heap: Heap, message: HeapMessage) -> NewMessage:
-        _check(heap, message)
-        key = _dedup_key(message)
-        body = Body(
-            payload=message.payload, headers=dict(message.headers or {}), partition_key=message.partition_key,
-            producer=message.producer, epoch=message.epoch if message.producer else None,
-            seq=message.seq if message.producer else None,
-        )  # fmt: skip
-        is_json = heap.config.json if message.json is None else message.json
-        row = EnqueueRow(
-            priority=message.priority, wait=message.delay_ms or message.not_before_ms,
-            partition=self._partition(heap, message), retries=message.max_retries,
-            flags=(RELATIVE if message.delay_ms else 0) | (BY_STRING if message.dedup_key else 0)
-            | (JSON if is_json else 0),
-            seq=message.seq if message.producer else 0,
-        )  # fmt: skip
-        return NewMessage(row, pack_body(body), key)
+    async def enqueue_each(self, heap: Heap, messages: Sequence[HeapMessage]) -> list[TakenMessage | DrayError]:
+        """Take each for itself: what became of each.
 
-    def _partition(self, heap: Heap, message: HeapMessage) -> int:
-        if message.partition_key:
-            return partition_of(message.partition_key.encode(), heap.partitions)
-        if message.producer:
-            return partition_of(f"{message.producer}/{message.epoch}".encode(), heap.partitions)
-        self._anonymous += 1
-        return self._anonymous % heap.partitions
+        Raises:
+            HeapFull, Unavailable: nothing happened to any.
+            EnqueueUnknown: of those that are not bad, nobody knows.
+        """
+        outcomes: dict[int, TakenMessage | DrayError] = {}
+        new: dict[int, NewMessage] = {}
+        for index, message in enumerate(messages):
+            try:
+                new[index] = self._packer.pack(heap, message)
+            except BadMessage as bad:
+                outcomes[index] = bad
+        with telemetry.ENQUEUE_SECONDS.time():
+            for _ in range(2):  # what found no room in memory goes to an object the second time
+                given = await self._lane(heap).enqueue(heap.shard, list(new.values())) if new else []
+                again: dict[int, NewMessage] = {}
+                for (index, one), told in zip(new.items(), given, strict=True):
+                    if told.slot == answers.INLINE_FULL:
+                        again[index] = one
+                    outcomes[index] = refusal_of(heap, told) or taken(heap, one, told)
+                new = again
+        return [outcomes[index] for index in range(len(messages))]
 
     # -- consumers ---------------------------------------------------------
 
     def consumer(
         self, heap: Heap, *, holder: str, worst: int | None = None, visibility_ms: int | None = None
     ) -> Consumer:
-        """A consumer without credits; it is granted something when it has some. Close it."""
+        """A consumer without credits; it is granted something when it has some. Close it.
+
+        Raises:
+            BadMessage: its name or what it wants makes no sense.
+            UnknownHeap: there is no such heap.
+        """
+        _check_consumer(holder, worst, visibility_ms)
         domain = domain_of(heap.shard)
         consumer = Consumer(
             shard=self._shard(heap), holder=holder, worst=_BEST_LAST[heap.mode] if worst is None else worst,
@@ -208,9 +214,23 @@ class HeapService:
         telemetry.CONSUMERS.set(len(self._consumers))
         await consumer.close()
 
-    async def pop(self, heap: Heap, *, most: int, holder: str, wait_s: float = 0.0) -> list[Delivery]:
-        """Some messages, or none: said after a sync, and after having waited (HL3)."""
-        consumer = self.consumer(heap, holder=holder)
+    async def pop(
+        self, heap: Heap, *, most: int, holder: str, wait_s: float = 0.0, worst: int | None = None,
+        visibility_ms: int | None = None,
+    ) -> list[Delivery]:  # fmt: skip
+        """Some messages, or none: said after a sync, and after having waited (HL3).
+
+        Raises:
+            BadMessage: fix it.
+            UnknownHeap, Unavailable: nothing happened.
+        """
+        if not 0 < most <= MAX_BATCH or wait_s < 0:
+            raise BadMessage("a pop asks for from 1 message on, and waits not less than not", most=MAX_BATCH)
+        with telemetry.POP_SECONDS.time():
+            consumer = self.consumer(heap, holder=holder, worst=worst, visibility_ms=visibility_ms)
+            return await self._pop(heap, consumer, most, wait_s)
+
+    async def _pop(self, heap: Heap, consumer: Consumer, most: int, wait_s: float) -> list[Delivery]:
         try:
             await self._domains.of(heap.shard).sync()
             lane = self._lane(heap)
@@ -235,16 +255,55 @@ class HeapService:
             Unavailable: nothing happened.
             SettleUnknown: it may have; to repeat it is harmless (L4).
         """
-        cut = note.encode()[:MAX_NOTE_BYTES].decode(errors="ignore")
         row = SettleRow(kind, token.slot, token.arrival, token.nonce, argument)
+        cut = cut_note(note)
         settled = await self._lane(heap).settle(heap.shard, [row], {0: cut} if cut else None)
-        match settled.codes[0]:
-            case answers.LOST:
-                raise LeaseLost("the token does not hold the message", heap=heap.name)
-            case answers.GONE:
-                raise MessageGone("there is no such message", heap=heap.name)
-            case _:
-                return settled.left_ms.get(0)
+        told = outcome(heap, kind, settled, 0)
+        if told.error is not None:
+            raise told.error
+        return told.lease_ms
+
+    async def settle_many(self, heap: Heap, items: Sequence[SettleOne]) -> list[SettleOutcome]:
+        """End or prolong deliveries, each for itself; in their order.
+
+        Raises:
+            BadMessage: fix it; nothing happened.
+            HeapFull, Unavailable: nothing happened to any.
+            SettleUnknown: it may have; to repeat all of it is harmless (L4).
+        """
+        rows = [check_settlement(one) for one in items]
+        if not rows:
+            return []
+        notes = {index: cut for index, one in enumerate(items) if one.note and (cut := cut_note(one.note))}
+        with telemetry.SETTLE_SECONDS.time():
+            settled = await self._lane(heap).settle(heap.shard, rows, notes)
+        return [outcome(heap, one.kind, settled, index) for index, one in enumerate(items)]
+
+    async def check_names(self, heap: Heap, identity: MessageId, token: LeaseToken) -> None:
+        """Does the token belong to the message? Of one that is gone nobody knows: then its settlement tells.
+
+        Raises:
+            LeaseLost: the token is another message's.
+        """
+        replica = self._domains.of(heap.shard)
+        if not self._shard(heap).messages.rows.holds(token.slot, token.arrival):
+            await replica.sync()
+        rows = self._shard(heap).messages.rows
+        if rows.holds(token.slot, token.arrival):
+            row = rows.read(token.slot)
+            if (row.begun_ms, domain_of(heap.shard), row.number, row.seq) != identity:
+                raise LeaseLost("the token holds another message", heap=heap.name)
+
+    def is_failing(self, heap: Heap) -> bool:
+        """Does the log of its domain not take entries at the moment, as far as heaps have tried?"""
+        return self._lane(heap).failing
+
+    async def give_back(self, heap: Heap, deliveries: Sequence[Delivery]) -> None:
+        """What was taken and never reached its consumer is ready again, and no attempt is counted."""
+        if deliveries:
+            await self.settle_many(
+                heap, [SettleOne(kind=Settlement.RELEASE, token=delivery.token) for delivery in deliveries]
+            )
 
     # -- inside ------------------------------------------------------------
 
@@ -264,54 +323,10 @@ class HeapService:
         return task
 
 
-def _check(heap: Heap, message: HeapMessage) -> None:
-    """Everything that can be refused without asking the machine."""
-    headers = message.headers or {}
-    if len(message.payload) > heap.config.max_payload_bytes:
-        raise BadMessage("the payload is too large", size=len(message.payload), most=heap.config.max_payload_bytes)
-    if sum(len(name.encode()) + len(value.encode()) for name, value in headers.items()) > MAX_HEADER_BYTES:
-        raise BadMessage("the headers are too large", most=MAX_HEADER_BYTES)
-    if not -(1 << 63) <= message.priority < 1 << 63:
+def _check_consumer(holder: str, worst: int | None, visibility_ms: int | None) -> None:
+    if len(holder.encode()) > MAX_HOLDER_BYTES:
+        raise BadMessage("the name of a consumer is too long", most=MAX_HOLDER_BYTES)
+    if worst is not None and not -(1 << 63) <= worst < 1 << 63:
         raise BadMessage("a priority is a signed number of 64 bits")
-    names = (message.partition_key, message.producer, message.dedup_key)
-    if any(len(name.encode()) > MAX_NAME_BYTES for name in names):
-        raise BadMessage("a key or a producer is too long", most=MAX_NAME_BYTES)
-    if message.producer and message.dedup_key:
-        raise BadMessage("a message has a producer or a dedup key, not both")
-    if not 0 <= message.seq <= MAX_SEQ or not 0 <= message.epoch < 1 << 64:
-        raise BadMessage("a sequence has 36 bits, and an epoch 64")
-    if not -1 <= message.max_retries <= MAX_RETRIES or message.delay_ms < 0 or message.not_before_ms < 0:
-        raise BadMessage("retries and delays are not negative", most_retries=MAX_RETRIES)
-    if heap.config.json if message.json is None else message.json:
-        _check_json(message.payload)
-
-
-def _check_json(payload: bytes) -> None:
-    try:
-        msgspec.json.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError) as bad:
-        raise BadMessage("the payload is not JSON") from bad
-
-
-def _dedup_key(message: HeapMessage) -> bytes | None:
-    """Sixteen bytes for a producer and its epoch, or for a dedup key; the two never meet."""
-    if message.producer:
-        name = message.producer.encode()
-        return blake2b(name + message.epoch.to_bytes(8, "big"), digest_size=16, person=b"producer").digest()
-    if message.dedup_key:
-        return blake2b(message.dedup_key.encode(), digest_size=16, person=b"dedup-key").digest()
-    return None
-
-
-def _taken(heap: Heap, given: MessageGiven) -> TakenMessage:
-    match given.slot:
-        case answers.FULL | answers.DEDUP_FULL | answers.INLINE_FULL:
-            raise HeapFull("the heap is full, or remembers as many producers as it may", heap=heap.name)
-        case answers.CLOSED:
-            raise UnknownHeap("no such heap", heap=heap.name)
-        case answers.TORN:
-            raise TornBatch("one message of the batch would be refused", heap=heap.name, index=given.number)
-        case answers.MALFORMED:
-            raise BadMessage("the heap takes no such message", heap=heap.name)
-    identity = MessageId(given.begun_ms, domain_of(heap.shard), given.number, given.seq)
-    return TakenMessage(id=identity, duplicate=given.slot == answers.DUPLICATE)
+    if visibility_ms is not None and not MIN_LEASE_MS <= visibility_ms <= MAX_LEASE_MS:
+        raise BadMessage("a lease lasts from 1 s to 12 h", visibility_ms=visibility_ms)

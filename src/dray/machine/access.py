@@ -45,7 +45,7 @@ SECRET_KEY: Final = Shape("cluster-secret")
 KeyId: TypeAlias = Annotated[str, Meta(min_length=KEY_ID_CHARS, max_length=KEY_ID_CHARS, pattern=r"^[0-9A-Za-z]+\Z")]
 
 
-class Role(IntEnum):
+class KeyRole(IntEnum):
     """A ready-made set of rights; what each may do is said in `dray.access.authorizer`."""
 
     VIEWER = 1
@@ -62,7 +62,7 @@ class CreateKey(Packed, frozen=True, kw_only=True):
     id: KeyId
     name: Text
     principal: Annotated[str, Meta(min_length=1, max_length=255)]
-    role: Role
+    role: KeyRole
     hash: Annotated[str, Meta(min_length=1, max_length=255)]
     life_ms: Millis = 0
     """Of machine time, from now on; 0: for ever."""
@@ -136,7 +136,7 @@ class ApiKey:
     id: str
     name: str
     principal: str
-    role: Role
+    role: KeyRole
     hash: str
     created_ms: int
     expires_ms: int
@@ -273,7 +273,7 @@ class AccessKeys:
         for _ in range(count):
             row = source.row()
             key = ApiKey(
-                id=row.text(), name=row.text(), principal=row.text(), role=Role(row.number()), hash=row.text(),
+                id=row.text(), name=row.text(), principal=row.text(), role=KeyRole(row.number()), hash=row.text(),
                 created_ms=row.number(), expires_ms=row.number(), used_ms=row.number(), revoked_ms=row.number(),
             )  # fmt: skip
             self.keys[key.id] = key

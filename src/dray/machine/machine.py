@@ -46,6 +46,7 @@ from dray.machine.producer_ids import ProducerIds
 from dray.machine.sessions import Open, SessionKind, Sessions
 from dray.machine.step import Applied, EndReason, Outcome, Step
 from dray.machine.streams import Streams
+from dray.machine.table_marks import TableMarks
 from dray.machine.tasks import Tasks
 from dray.machine.timeline import FIRST_WITH_RUNNING_TIME, Timeline
 from dray.machine.topics import Topics
@@ -83,6 +84,7 @@ class Machine:
         self.confirmations = Confirmations(self.sessions)
         self.data_domains = DataDomains(self.head, self.sessions)
         self.tasks = Tasks(self.head, self.timeline, self.sessions, self.streams, self.objects)
+        self.table_marks = TableMarks(self.head, self.timeline, self.topics)
         self.heaps = Heaps(self.head, self.timeline, self.sessions, self.objects)
         self.heap_catalog = HeapCatalog(self.head, self.timeline, self.topics, self.heaps)
         self.heaps.catalog = self.heap_catalog
@@ -98,7 +100,7 @@ class Machine:
         return (
             self.sessions, self.objects, self.streams, self.topics, self.offsets, self.brokers, self.confirmations,
             self.producer_ids, self.groups, self.group_configs, self.generations, self.data_domains,
-            self.tasks, self.heap_catalog, self.heaps, self.access,
+            self.tasks, self.table_marks, self.heap_catalog, self.heaps, self.access,
         )  # fmt: skip
 
     @property

@@ -416,6 +416,8 @@ class Streams:
         owners = stream.index.drop(count)
         step.spare -= count  # M7
         self.rows -= len(owners)
+        if self._objects.files:
+            self._objects.pass_files(owners)
         self._objects.release(step, owners)  # X1
 
     def _expire_producers(self, step: Step, stream: Stream, command: ExpireProducers) -> Verdict:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from dray.errors import DrayError, Unavailable
 from dray.node import telemetry
 from dray.node.addresses import BadAddress, HostPort, advertised, parse_host_port
+from dray.servers.grpc.settings import GrpcSettings
 from dray.servers.http.settings import HttpSettings
 from dray.servers.kafka.settings import KafkaSettings
 from dray.telemetry import logger
@@ -38,17 +39,38 @@ class Ports:
     advertised: HostPort
     """Where Kafka clients are told to connect."""
     http: Taken
+    told_http: HostPort
+    """Where clients of the API are sent."""
+    grpc: Taken | None
+    """None: heaps are not served over gRPC."""
+    grpc_advertised: HostPort | None
+
+    @property
+    def addresses(self) -> list[HostPort]:
+        """Where this broker listens."""
+        return [taken.address for taken in (self.kafka, self.http, self.grpc) if taken is not None]
 
 
-def take_ports(stack: AsyncExitStack, kafka: KafkaSettings, http: HttpSettings) -> Ports:
-    """Take both ports or none, before anything is made or opened."""
+def take_ports(stack: AsyncExitStack, kafka: KafkaSettings, http: HttpSettings, grpc: GrpcSettings) -> Ports:
+    """Take all ports or none, before anything is made or opened."""
     taken = _take(stack, kafka.listen, "kafka.listen", "--kafka")
     on_http = take_http(stack, http)
-    at = taken.address
-    told = advertised(at, kafka.advertise)
-    if at.is_wildcard and kafka.advertise is None:
+    on_grpc = _take(stack, grpc.listen, "grpc.listen", "--grpc") if grpc.listen else None
+    return Ports(
+        kafka=taken,
+        advertised=_advertised(taken.address, kafka.advertise),
+        http=on_http,
+        told_http=advertised(on_http.address, http.advertise, "http.advertise"),
+        grpc=on_grpc,
+        grpc_advertised=None if on_grpc is None else _advertised(on_grpc.address, grpc.advertise),
+    )
+
+
+def _advertised(at: HostPort, wanted: str | None) -> HostPort:
+    told = advertised(at, wanted)
+    if at.is_wildcard and wanted is None:
         logger().warning(telemetry.ADVERTISED, host=told.host, port=told.port)
-    return Ports(kafka=taken, advertised=told, http=on_http)
+    return told
 
 
 def take_http(stack: AsyncExitStack, http: HttpSettings) -> Taken:

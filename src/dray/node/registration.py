@@ -18,17 +18,30 @@ from dray.replica.wakeups import CATALOG
 from dray.telemetry import logger
 
 LISTENER: Final = "client"
+HTTP: Final = "http"
+GRPC: Final = "grpc"
 WITHDRAW_S: Final = 3.0
 """What a stop gives the log for the news."""
 
 
-def registration_of(settings: BrokerSettings, told: HostPort, clock: Clock) -> RegisterBroker:
+def registration_of(
+    settings: BrokerSettings,
+    told: HostPort,
+    clock: Clock,
+    *,
+    http: HostPort | None = None,
+    grpc: HostPort | None = None,
+) -> RegisterBroker:
     """What the cluster is told: where clients reach this broker."""
+    listeners = [Listener(name=LISTENER, host=told.host, port=told.port)]
+    for name, at in ((HTTP, http), (GRPC, grpc)):
+        if at is not None:
+            listeners.append(Listener(name=name, host=at.host, port=at.port))
     return RegisterBroker(
         broker_id=settings.id,
         zone=settings.zone,
         rack=settings.rack or settings.zone,
-        listeners=(Listener(name=LISTENER, host=told.host, port=told.port),),
+        listeners=tuple(listeners),
         started_ms=clock.wall_ms(),
         build=dray.__version__,
     )

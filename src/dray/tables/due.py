@@ -5,7 +5,7 @@ Its task begins with the first row that is no file, and ends with the row that
 fills the last file which is worth its place.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +13,7 @@ from dray.machine.machine import Machine
 from dray.machine.names import StreamId, domain_of
 from dray.machine.stream import Stream
 from dray.machine.tasks import MAX_FILES, MAX_TASK_ROWS
+from dray.machine.topics import Topic
 
 ROWS_VERSION: Final = 2
 """The version of the rules that knows tasks."""
@@ -84,6 +85,30 @@ def backlog(machine: Machine, stream: Stream) -> tuple[int, int, int]:
     size = stream.index.size - oldest.cumulative_size + oldest.size
     age_ms = max(0, machine.timeline.time_ms - machine.objects.arrived_ms(oldest.object))
     return stream.end - max(oldest.start, stream.start), size, age_ms
+
+
+def table_ends(machines: Mapping[int, Machine], topic: Topic) -> dict[int, int]:
+    """How far each partition of a topic is in files."""
+    ends = {}
+    for number in topic.streams[: topic.visible]:
+        machine = machines[domain_of(number)]
+        stream = machine.streams.find(number)
+        if stream is not None:
+            ends[stream.partition] = stream.index.end_of(machine.streams.first_hot(stream))
+    return ends
+
+
+def committed_until(machines: Mapping[int, Machine], topic: Topic, ends: Mapping[int, int]) -> int:
+    """The time before which every acknowledged record lies below these ends, of the partitions that have one."""
+    found = []
+    for number in topic.streams[: topic.visible]:
+        machine = machines[domain_of(number)]
+        stream = machine.streams.find(number)
+        if stream is not None:
+            at = stream.index.find(max(stream.start, ends.get(stream.partition, 0)))
+            row = None if at is None else stream.index.row(at)
+            found.append(machine.time_ms if row is None else machine.objects.arrived_ms(row.object))
+    return min(found, default=0)
 
 
 def _judge(machine: Machine, stream: Stream, rules: DueRules, topic: str, *, force: bool) -> DueStream | None:

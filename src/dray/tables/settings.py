@@ -21,6 +21,10 @@ class TableSettings(Section):
     namespace: str = Field(default="topics", pattern=r"[A-Za-z0-9_]{1,100}")
     """The namespace of all tables in the catalog."""
 
+    retention: Literal["follow", "keep"] = "follow"
+    """What becomes of a table's rows that the log drops, by retention or DeleteRecords. follow: they leave the table,
+    file by file. keep: they stay, for ever; only what was compacted before the log dropped it can."""
+
     on_topic_delete: Literal["drop", "keep"] = "drop"
     """What becomes of the table of a deleted topic. keep: it is renamed, with the topic's id at its end."""
 

@@ -44,6 +44,8 @@ class TestBroker:
     """HOST:PORT for `bootstrap.servers`."""
     http: str
     """HOST:PORT of health and metrics."""
+    grpc: str
+    """HOST:PORT of heaps, for `dray.client.Client`."""
 
 
 @contextmanager
@@ -78,6 +80,7 @@ def _config(data: Path | None, settings: dict[str, object]) -> Config:
     given: dict[str, object] = {
         "kafka.listen": "127.0.0.1:0",
         "http.listen": "127.0.0.1:0",
+        "grpc.listen": "127.0.0.1:0",
         "topics.auto_create": "true",
         "groups.initial_delay": "0s",
     }
@@ -98,7 +101,8 @@ def _run(
 ) -> None:
     async def serve() -> None:
         async with run_broker(config, open_objects) as running:
-            outcome.append(TestBroker(bootstrap=str(running.kafka), http=str(running.http)))
+            served = TestBroker(bootstrap=str(running.kafka), http=str(running.http), grpc=str(running.grpc or ""))
+            outcome.append(served)
             started.set()
             await asyncio.get_running_loop().run_in_executor(None, stop.wait)
 

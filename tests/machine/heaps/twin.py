@@ -230,7 +230,7 @@ class Twin:
         for index, (code, row) in enumerate(zip(verdict.codes, rows, strict=True)):
             allowed = self.model.settle(*row, notes.get(index))
             assert CODES[code] in allowed, (CODES[code], allowed, row)
-            if index in verdict.left_ms:
+            if index in verdict.left_ms and row[0] in (Settlement.EXTEND, Settlement.RENEW):
                 assert verdict.left_ms[index] >= self.model.messages[row[2]].deadline - self.model.running - 90_000
 
     def tick(self) -> None:

@@ -52,6 +52,15 @@ def dev(
             show_default=default_of("http.listen"),
         ),
     ] = None,
+    grpc: Annotated[
+        str | None,
+        typer.Option(
+            "--grpc",
+            metavar="HOST:PORT",
+            help="Where to serve heaps over gRPC; empty: nowhere.",
+            show_default=default_of("grpc.listen"),
+        ),
+    ] = None,
     objects: Annotated[
         str | None,
         typer.Option(
@@ -99,6 +108,7 @@ def dev(
         "kafka.listen": ("--kafka", kafka),
         "kafka.advertise": ("--advertise", advertise),
         "http.listen": ("--http", http),
+        "grpc.listen": ("--grpc", grpc),
         "objects.url": ("--objects", objects),
         "log.url": ("--log", log),
     }

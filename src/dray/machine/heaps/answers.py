@@ -75,7 +75,8 @@ class Granted(Verdict):
 
 @dataclass(frozen=True, slots=True)
 class Settled(Verdict):
-    """A code for each row of a `Settle`, and what is left of the leases that were prolonged, by row."""
+    """A code for each row of a `Settle`; by row, what is left of a lease that was prolonged, or until a message
+    that failed comes back."""
 
     codes: list[int]
     left_ms: dict[int, int]

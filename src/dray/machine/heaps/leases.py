@@ -77,7 +77,11 @@ class Leases:
 
     def end(self, slot: int) -> None:
         held = self.by_slot.pop(slot)
-        self._leave(slot, held.deadline_ms)
+        bucket = self._buckets[held.deadline_ms >> BUCKET_BITS]
+        if len(bucket) > 1:
+            del bucket[slot]
+        else:
+            self._leave(slot, held.deadline_ms)
         left = self.holders[held.holder] - 1
         if left:
             self.holders[held.holder] = left
@@ -113,6 +117,11 @@ class Leases:
     def next_end_ms(self) -> int | None:
         """When the next bucket ends."""
         return (self._numbers[0] + 1) << BUCKET_BITS if self._numbers else None
+
+    def buckets_from(self, deadline_ms: int) -> Iterator[dict[int, None]]:
+        """Slots by the ends of their leases, from one on: a look that changes nothing."""
+        for number in sorted(number for number in self._buckets if number >= deadline_ms >> BUCKET_BITS):
+            yield self._buckets[number]
 
     def cut(self, limit: int) -> None:
         """Forget leases of a shard that is closed."""

@@ -6,23 +6,31 @@ taken is answered, then the session is given back.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
+from starlette.routing import Mount
+
 import dray
+from dray.access.settings import AccessSettings
 from dray.clock import Clock
 from dray.config import Config
+from dray.consume.settings import ConsumeSettings
 from dray.errors import DrayError
 from dray.fetch.settings import FetchSettings
 from dray.groups.census import Census
 from dray.groups.lag import LagWatch
 from dray.groups.settings import GroupSettings
 from dray.log.settings import LogSettings
+from dray.log.urls import MemoryLogs
 from dray.node import telemetry
 from dray.node.addresses import HostPort
+from dray.node.admission import Admission, audit_probe, run_admission
+from dray.node.api import durability_of, served_api
 from dray.node.catalog import served_catalog
 from dray.node.descriptors import open_limit, share
 from dray.node.effects import ProcessEffects, of_process
@@ -46,6 +54,8 @@ from dray.replica.writer import Timing
 from dray.retention.settings import RetentionSettings
 from dray.routing.sending import Sending
 from dray.routing.settings import RoutingSettings
+from dray.servers.grpc.settings import GrpcSettings
+from dray.servers.http.api import PREFIX as API
 from dray.servers.http.app import make_app
 from dray.servers.http.catalog import catalog_routes
 from dray.servers.http.server import serve_http
@@ -79,6 +89,8 @@ class RunningBroker:
     advertised: HostPort
     """Where clients are told to connect."""
     http: HostPort
+    grpc: HostPort | None
+    """Where clients of heaps are told to connect; None: nowhere."""
     plane: Plane
     services: Services
     failed: "asyncio.Future[DrayError]"
@@ -89,13 +101,18 @@ class RunningBroker:
 async def run_broker(config: Config, open_objects: OpenStore = open_store) -> AsyncIterator[RunningBroker]:
     """Serve for as long as the block runs; leaving it is a clean stop."""
     async with AsyncExitStack() as stack:
-        ports = take_ports(stack, config.get(KafkaSettings), config.get(HttpSettings))
+        ports = take_ports(stack, config.get(KafkaSettings), config.get(HttpSettings), config.get(GrpcSettings))
         made = of_process(stack, config, open_objects)
         opened = await _open_plane(stack, config, made)
         plane, catalog = opened.plane, opened.plane.domains.catalog
         built = await stack.enter_async_context(run_services(plane, service_settings(config)))
         services = _kafka_services(config, built, ports.advertised)
-        registration = registration_of(config.get(BrokerSettings), ports.advertised, plane.clock)
+        registration = registration_of(
+            config.get(BrokerSettings), ports.advertised, plane.clock, http=ports.told_http, grpc=ports.grpc_advertised
+        )
+        admission = await run_admission(
+            stack, config.get(AccessSettings), plane, made.effects, _own_root(config), ports.addresses
+        )
         await register(catalog, registration)  # RG2: before anybody can ask
         known = plane.watch.start("registration", lambda: keep_registered(catalog, registration))
         stack.push_async_callback(plane.watch.stop, known)
@@ -107,8 +124,11 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
             stack.push_async_callback(plane.watch.stop, plane.watch.start(name, work))
         server = await _start_kafka(stack, config, services, plane, ports.kafka)
         stopping = asyncio.Event()
-        await _start_http(stack, config, opened, made.pools, ports.http, stopping)
-        stack.push_async_callback(_drain, server, services.produce)
+        await _start_http(stack, config, opened, made.pools, ports.http, stopping, built, admission)
+        stops: list[Callable[[], Awaitable[None]]] = [server.stop]
+        if ports.grpc is not None:
+            stops.append(await _start_grpc(stack, config, built, admission, ports.grpc))
+        stack.push_async_callback(_drain, stops, services.produce)
         stack.callback(built.groups.stop)
 
         async def leave() -> None:
@@ -120,11 +140,13 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
         stack.push_async_callback(leave)
         telemetry.BUILD.labels(dray.__version__).set(1)
         kafka_at, http_at = ports.kafka.address, ports.http.address
-        logger().info(telemetry.READY, kafka=str(ports.advertised), http=str(http_at))
+        grpc_at = ports.grpc_advertised
+        logger().info(telemetry.READY, kafka=str(ports.advertised), http=str(http_at), grpc=str(grpc_at or ""))
         yield RunningBroker(
             kafka=kafka_at,
             advertised=ports.advertised,
             http=http_at,
+            grpc=grpc_at,
             plane=plane,
             services=services,
             failed=opened.failed,
@@ -142,6 +164,8 @@ async def _open_plane(stack: AsyncExitStack, config: Config, made: ProcessEffect
         timing=_timing(config.get(SessionSettings)),
         segment_bytes=int(log.segment_bytes),
         max_entry_bytes=int(log.max_entry_bytes),
+        log_kept_bytes=int(log.keep_bytes),
+        checkpoint_bodies_bytes=int(log.checkpoint_bytes),
         accept_clock=broker.accept_clock,
     )
     return await open_plane(stack, broker.data.absolute(), log.place, made.store, made.effects, options)
@@ -164,6 +188,7 @@ def service_settings(config: Config) -> ServiceSettings:
         fetch=config.get(FetchSettings),
         retention=config.get(RetentionSettings),
         groups=config.get(GroupSettings),
+        consume=config.get(ConsumeSettings),
         zone=config.get(BrokerSettings).zone,
         offsets_bytes=int(wal.index_budget) // OFFSETS_SHARE,
     )
@@ -238,8 +263,9 @@ async def _start_kafka(
 
 
 async def _start_http(
-    stack: AsyncExitStack, config: Config, opened: OpenPlane, pools: Pools, taken: Taken, stopping: asyncio.Event
-) -> None:
+    stack: AsyncExitStack, config: Config, opened: OpenPlane, pools: Pools, taken: Taken, stopping: asyncio.Event,
+    services: BrokerServices, admission: Admission,
+) -> None:  # fmt: skip
     plane, reserve = opened.plane, int(config.get(BrokerSettings).disk_reserve)
     disks = DiskWatch(opened.places, reserve, pools.upkeep, plane.clock)
     stack.push_async_callback(disks.close)
@@ -248,16 +274,52 @@ async def _start_http(
         "store": store_probe(plane.objects, plane.identity.cluster_id),
         "disk": disks.probe,
         "tasks": tasks_probe(plane.watch),
+        "audit": audit_probe(admission.access),
         "stop": stop_probe(stopping),
     }
     tables = served_catalog(
         config.get(TableSettings), config.get(ObjectsSettings), opened.directory, plane.objects, pools.upkeep
     )
-    app = make_app(probes, BrokerView(plane, disks), catalog_routes(tables))
+    app = make_app(
+        probes,
+        BrokerView(plane, disks),
+        [*catalog_routes(tables), Mount(API, app=served_api(config, services, admission))],
+    )
     try:
         await stack.enter_async_context(serve_http(app, taken.sockets))
     except OSError as error:  # bound by both of us, and the other was first to listen
         raise refusal(error, taken.address, "http.listen", "--http") from error
+
+
+async def _start_grpc(
+    stack: AsyncExitStack, config: Config, built: BrokerServices, admission: Admission, taken: Taken
+) -> Callable[[], Awaitable[None]]:
+    """Loaded only where it is served: it costs memory and time."""
+    from dray.servers.grpc.server import serve_grpc
+
+    plane = built.plane
+    try:
+        places = [at.getsockname()[:2] for at in taken.sockets]
+        server = await stack.enter_async_context(
+            serve_grpc(
+                built.heaps,
+                admission.access,
+                admission.keys,
+                config.get(GrpcSettings),
+                plane.clock,
+                durability_of(config),
+                places,
+            )
+        )
+    except OSError as error:  # bound by both of us, and the other was first to listen
+        raise refusal(error, taken.address, "grpc.listen", "--grpc") from error
+    return server.stop
+
+
+def _own_root(config: Config) -> Path | None:
+    """The data directory of this process; None: it has none."""
+    in_memory = isinstance(config.get(LogSettings).place, MemoryLogs)
+    return None if in_memory else config.get(BrokerSettings).data.absolute()
 
 
 async def _send_elsewhere(services: Services, clock: Clock) -> None:
@@ -269,13 +331,13 @@ async def _send_elsewhere(services: Services, clock: Clock) -> None:
     await clock.sleep(LEAVING_S)
 
 
-async def _drain(server: KafkaServer, produce: ProduceService) -> None:
+async def _drain(stops: "Sequence[Callable[[], Awaitable[None]]]", produce: ProduceService) -> None:
     """Answer what was taken: requests wait for their batches, so both are drained at once.
 
     A store that hangs keeps nobody: what is not stored when the server has cut its clients was not acknowledged.
     """
     storing = asyncio.create_task(produce.drain())
-    await server.stop()
+    await asyncio.gather(*(stop() for stop in stops))
     _, late = await asyncio.wait((storing,), timeout=LAST_PUTS_S)
     if late:
         logger().warning(telemetry.NOT_DRAINED, bytes=produce.pressure.unacked)

@@ -22,19 +22,21 @@ from dray.clock import Clock
 from dray.errors import DrayError, Unavailable
 from dray.machine.garbage import Pin, Pinned, Unpin
 from dray.machine.machine import Machine
-from dray.machine.names import StreamId
+from dray.machine.names import StreamId, TopicId
 from dray.machine.tasks import Task, TaskState, WrittenFile
 from dray.objects.paths import ParquetName
 from dray.offload import Offload
 from dray.pipeline.compactor import telemetry
+from dray.pipeline.compactor.rebuild import Rebuilder
 from dray.pipeline.compactor.saga import Saga, TaskFiles
+from dray.pipeline.compactor.standing import PROBLEMS, StandingTables
 from dray.pipeline.compactor.worker import ATTEMPTS, FileJob, JobOutcome
 from dray.pipeline.plan import Span, pieces_of
 from dray.replica.replica import Replica
-from dray.tables.due import DueRules, DueStream, due_streams
+from dray.tables.due import DueRules, DueStream, committed_until, due_streams, table_ends
 from dray.tables.options import TopicDone
 from dray.tables.rewrites import RewriteRules, rewrites
-from dray.tables.table import TableChange, TableOwner, TopicTables
+from dray.tables.table import ChangeDone, TableChange, TableOwner, TopicTables
 from dray.telemetry import logger
 from dray.wal.ids import wal_id
 
@@ -96,6 +98,8 @@ class Compactor:
         cycle_size: int,
         cluster_id: str,
         rewriting: RewriteRules | None = None,
+        standing: StandingTables | None = None,
+        rebuilder: Rebuilder | None = None,
     ) -> None:
         self._replicas = replicas
         self._saga = saga
@@ -107,6 +111,8 @@ class Compactor:
         self._cycle_size = cycle_size
         self._cluster_id = cluster_id
         self._rewriting = rewriting
+        self._standing = standing
+        self._rebuilder = rebuilder
         self._looked_ns: int | None = None
         self._tallies: dict[str, TopicTally] = {}
 
@@ -115,6 +121,8 @@ class Compactor:
         machines = {domain: replica.machine for domain, replica in self._replicas.items()}
         found = sorted(due_streams(machines, self._rules, topic), key=lambda one: -one.age_ms)
         found += self._small_files(machines, topic, {one.stream for one in found})
+        if self._standing is not None:
+            found = [one for one in found if not self._standing.stands(one.topic_id)]
         taken: list[DueStream] = []
         size = 0
         for one in found:
@@ -144,6 +152,11 @@ class Compactor:
         self._tallies = defaultdict(TopicTally)
         for replica in self._replicas.values():
             await replica.sync()
+        if self._standing is not None:
+            try:
+                await self._standing.look(topic)
+            except DrayError as error:
+                logger().warning(telemetry.FAILED, topic=topic or "", reason=str(error))
         await self._go_on(await self._saga.take_over())
         due = self.due(topic)
         if due:
@@ -255,6 +268,7 @@ class Compactor:
 
     async def _go_on(self, tasks: Sequence[Task]) -> None:
         """With tasks that have files: of others, or of ours whose commit nobody knew."""
+        tasks = [task for task in tasks if not self._waits(task)]
         if tasks:
             logger().info(telemetry.TAKEN_OVER, tasks=len(tasks))
         waiting = []
@@ -267,6 +281,13 @@ class Compactor:
             else:
                 await self._to_the_end(task)
         await self._into_tables(waiting)
+
+    def _waits(self, task: Task) -> bool:
+        """Whether it is for a table that stands still: its files lie where they are until that is mended."""
+        if self._standing is None or task.state is not TaskState.PARQUET_WRITTEN or not task.table:
+            return False
+        waiting = self._saga.waiting(task)
+        return waiting is not None and self._standing.stands(waiting.topic_id)
 
     async def _into_tables(self, tasks: Iterable[Task]) -> None:
         """One commit for each table, then the index (CP3)."""
@@ -287,14 +308,23 @@ class Compactor:
         if self._tables is None:
             self._tell_failure(topic.name, "a task waits for its table: table.enabled is off")
             return
+        if self._standing is not None and self._standing.stands(topic.topic_id):
+            return
         address = self._tables.store.address
         new = [one for one in waiting if not one.task.rewrite]
         change = TableChange(
             added=[file for one in new for file in one.entries(address)], ranges=[one.range() for one in new],
             exchanged=[one.exchange(address) for one in waiting if one.task.rewrite],
+            until_ms=self._until_ms(topic, new),
+            had_rows=self._rebuilder is not None and self._rebuilder.has_kept(topic.topic_id),
         )  # fmt: skip
         try:
-            committed = await self._offload.run(self._tables.commit, topic, change, self._now_ms())
+            committed = await self._commit_or_mend(topic, change)
+        except PROBLEMS as error:
+            self._tallies[topic.name].failures.append(str(error))
+            if self._standing is not None:
+                await self._standing.mark(topic, error)
+            return
         except DrayError as error:
             self._tell_failure(topic.name, str(error))  # CP4
             return
@@ -311,6 +341,17 @@ class Compactor:
                 self._tell_failure(topic.name, str(error))
                 continue
             await self._to_the_end(task)
+
+    async def _commit_or_mend(self, topic: TableOwner, change: TableChange) -> ChangeDone:
+        """A table that has rows from files which the log does not know is made to show what it knows, once."""
+        assert self._tables is not None, "a commit needs a table"
+        committed = await self._offload.run(self._tables.commit, topic, change, self._now_ms())
+        found = self._replicas[0].machine.topics.find(TopicId(topic.topic_id))
+        if not committed.overtaken or self._rebuilder is None or found is None:
+            return committed
+        done = await self._rebuilder.run(found)
+        logger().warning(telemetry.REBUILT, topic=topic.name, added=done.added, removed=done.removed, kept=done.kept)
+        return await self._offload.run(self._tables.commit, topic, change, self._now_ms())
 
     async def _to_the_end(self, task: Task) -> None:
         topic, files, replaced = self._topic_of(task), self._saga.files_of(task), self._saga.waiting(task)
@@ -330,6 +371,15 @@ class Compactor:
     def _topic_of(self, task: Task) -> str:
         waiting = self._saga.waiting(task)
         return str(task.stream) if waiting is None else waiting.topic
+
+    def _until_ms(self, topic: TableOwner, new: Sequence[TaskFiles]) -> int:
+        """How far in time the table is when these are in it."""
+        machines = {domain: replica.machine for domain, replica in self._replicas.items()}
+        found = machines[0].topics.find(TopicId(topic.topic_id))
+        if found is None:
+            return 0
+        ends = {one.partition: one.task.end for one in new}
+        return min(self._now_ms(), committed_until(machines, found, table_ends(machines, found) | ends))
 
     def _now_ms(self) -> int:
         """No later than the log says: what a clock that is ahead would expire is not lost."""

@@ -6,6 +6,7 @@
 /readyz            200 if metadata, store and disk can be used, else 503 and which of them cannot; 503 from the
                    moment on in which a broker is told to stop
 /metrics           Prometheus
+/v1/...            the API (`dray.servers.http.api`)
 /iceberg           the tables of the cluster, see `catalog`
 """
 

@@ -9,6 +9,7 @@ of life.
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -18,6 +19,7 @@ from dray.heaps.errors import HeapExists, LeaseLost, MessageGone
 from dray.heaps.ids import format_token, parse_token
 from dray.heaps.lane import HeapLane
 from dray.heaps.policy import HeapPolicy
+from dray.heaps.producing import TakenMessage
 from dray.heaps.service import HeapMessage, Settlement
 from dray.heaps.spill import Spiller
 from dray.machine.heaps.catalog import Heap
@@ -78,11 +80,16 @@ class Workers:
 
             async def enqueue(broker: Broker, messages: list[HeapMessage] = messages) -> None:
                 heap = await broker.services.heaps.admin.find(NAME)
+                told: Sequence[TakenMessage | DrayError]
                 if len(messages) == 1:
-                    taken = [await broker.services.heaps.enqueue(heap, messages[0])]
+                    told = [await broker.services.heaps.enqueue(heap, messages[0])]
+                elif len(messages[0].payload) % 2:
+                    told = await broker.services.heaps.enqueue_each(heap, messages)
                 else:
-                    taken = await broker.services.heaps.enqueue_batch(heap, messages)
-                for message, one in zip(messages, taken, strict=True):
+                    told = await broker.services.heaps.enqueue_batch(heap, messages)
+                for message, one in zip(messages, told, strict=True):
+                    if isinstance(one, DrayError):
+                        raise one
                     self.ledger.took(message.dedup_key, one.id)
 
             await self.cluster.insist(enqueue)

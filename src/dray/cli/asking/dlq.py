@@ -1,0 +1,75 @@
+"""Dead letters of heaps: list, replay and delete them."""
+
+from typing import Annotated, Final, TypeAlias
+
+import typer
+
+from dray.cli.asking._connecting import DryRun, Yes, confirm, tell_dry_run
+from dray.cli.asking._heaping import Endpoint, HeapName, ask_heaps
+from dray.cli.asking.heap import show_messages
+from dray.cli.tables import TableFormat, TableOption, show
+
+app: Final = typer.Typer(no_args_is_help=True)
+Ids: TypeAlias = Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="This one; as often as needed.")]
+All: TypeAlias = Annotated[bool, typer.Option("--all", help="All that are dead now.")]
+
+
+@app.command("list")
+def list_command(
+    heap: HeapName,
+    limit: Annotated[int, typer.Option("-n", min=1, max=10_000, help="At most so many.")] = 100,
+    endpoint: Endpoint = None,
+    form: TableOption = TableFormat.TEXT,
+) -> None:
+    """The dead letters of a heap, the oldest first."""
+    show_messages(form, ask_heaps(endpoint, lambda client: client.heap(heap).dlq.list(limit)))
+
+
+@app.command("replay")
+def replay_command(
+    heap: HeapName,
+    ids: Ids = None,
+    everything: All = False,
+    per_second: Annotated[int, typer.Option("--per-second", min=0, help="At most so many a second; 0: at once.")] = 0,
+    keep_time: Annotated[
+        bool, typer.Option("--keep-time", help="In the place that they had, not as new ones.")
+    ] = False,
+    priority: Annotated[int | None, typer.Option("--priority", help="With this priority.")] = None,
+    dry_run: DryRun = False,
+    endpoint: Endpoint = None,
+    form: TableOption = TableFormat.TEXT,
+) -> None:
+    """Make dead letters ready again."""
+    chosen = _chosen(ids, everything)
+    count = ask_heaps(
+        endpoint,
+        lambda client: client.heap(heap).dlq.replay(
+            chosen, per_second=per_second, keep_time=keep_time, priority=priority, dry_run=dry_run
+        ),
+    )
+    show(form, {"heap": heap, "replayed": count, "dry_run": dry_run}, ("HEAP", "REPLAYED"), [(heap, count)])
+    tell_dry_run(dry_run, form)
+
+
+@app.command("delete")
+def delete_command(
+    heap: HeapName,
+    ids: Ids = None,
+    everything: All = False,
+    yes: Yes = False,
+    endpoint: Endpoint = None,
+    form: TableOption = TableFormat.TEXT,
+) -> None:
+    """Delete dead letters."""
+    chosen = _chosen(ids, everything)
+    what = "all dead letters" if chosen is None else f"{len(chosen)} dead letters"
+    confirm(heap, yes, f"delete {what} of the heap {heap}")
+    count = ask_heaps(endpoint, lambda client: client.heap(heap).dlq.delete(chosen))
+    show(form, {"heap": heap, "deleted": count}, ("HEAP", "DELETED"), [(heap, count)])
+
+
+def _chosen(ids: list[str] | None, everything: bool) -> list[str] | None:
+    """None: all of them."""
+    if everything == bool(ids):
+        raise typer.BadParameter("name messages, or say --all", param_hint="--id")
+    return None if everything else ids

@@ -1,0 +1,198 @@
+"""Messages on their way to a broker: calls share lists, lists share a stream, and a broken stream loses nothing.
+
+Invariants
+    CP1  A message is sent again under the producer, epoch and sequence that it
+         had the first time; a new one never gets a pair that was given.
+    CP2  Every call is answered: with an id, with an error, or after its time
+         with `OutcomeUnknown` if it was sent.
+"""
+
+import asyncio
+import random
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from dray.api.v1 import heaps_pb2 as pb
+from dray.client.errors import BrokerUnavailable, ClientClosed, ClientError, OutcomeUnknown, error_among
+from dray.client.retrying import Pauses, now_s
+from dray.client.transport import ENQUEUE_STREAM, Stream, Transport
+
+LIST_ITEMS: Final = 256
+LIST_BYTES: Final = 1 << 20
+LISTS: Final = 32
+"""Lists that are unanswered at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueued:
+    """A message is durable."""
+
+    message_id: str
+    duplicate: bool
+    partition: int
+
+
+@dataclass(slots=True, eq=False)
+class _Sending:
+    item: pb.EnqueueReq
+    answer: "asyncio.Future[Enqueued]"
+    until_s: float
+    sent: bool = False
+    """And not answered since."""
+    refused: ClientError | None = None
+    """What the last answer was."""
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size = len(self.item.payload) + 256
+
+
+class Producer:
+    """Sends the messages of one client."""
+
+    def __init__(self, transport: Transport, producer_id: str | None, epoch: int | None) -> None:
+        self._transport = transport
+        self.given = epoch is not None
+        """The program counts its messages itself."""
+        self.id = producer_id or f"sdk-{random.getrandbits(64):016x}"
+        self.epoch = random.getrandbits(64) if epoch is None else epoch
+        self._seqs: dict[str, int] = {}
+        self._waiting: deque[_Sending] = deque()
+        self._unanswered: dict[int, list[_Sending]] = {}
+        self._tag = 0
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def next_seq(self, heap: str) -> int:
+        """Dense for each heap, so that the broker remembers a range (CP1)."""
+        seq = self._seqs.get(heap, 0)
+        self._seqs[heap] = seq + 1
+        return seq
+
+    async def send(self, item: pb.EnqueueReq, timeout: float) -> Enqueued:
+        """Durable when it returns (CP2)."""
+        if self._closed:
+            raise ClientClosed("the client is closed")
+        loop = asyncio.get_running_loop()
+        sending = _Sending(item, loop.create_future(), now_s() + timeout)
+        self._waiting.append(sending)
+        self._news.set()
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._run())
+        alarm = loop.call_later(timeout, _too_late, sending)
+        try:
+            return await sending.answer
+        finally:
+            alarm.cancel()
+
+    async def close(self, drain: float) -> None:
+        """What was taken is answered, if it comes in time."""
+        self._closed = True
+        left = [one.answer for one in (*self._waiting, *(o for unit in self._unanswered.values() for o in unit))]
+        if left:
+            await asyncio.wait(left, timeout=drain)
+        for answer in left:
+            if not answer.done():
+                answer.set_exception(OutcomeUnknown("the client was closed before the answer came"))
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    async def _run(self) -> None:
+        """Streams, one after the other, for as long as there is something to send."""
+        pauses = Pauses()
+        while True:
+            stream = self._transport.stream(ENQUEUE_STREAM)
+            writing = asyncio.create_task(self._write(stream))
+            try:
+                while (answer := await stream.read()) is not None:
+                    pauses.begin_anew()
+                    self._answered(answer)
+                self._transport.move()  # its broker is stopping
+            except ClientError as error:
+                self._fail_waiting(error)
+            finally:
+                writing.cancel()
+                stream.cancel()
+                await asyncio.gather(writing, return_exceptions=True)
+            self._send_again([one for unit in self._unanswered.values() for one in unit])
+            self._unanswered.clear()
+            await pauses.wait()
+            if not self._waiting:
+                self._news.clear()
+                await self._news.wait()
+
+    async def _write(self, stream: Stream[pb.EnqueueMany, pb.EnqueueManyResp]) -> None:
+        while True:
+            while not self._waiting:
+                self._news.clear()
+                await self._news.wait()
+            while len(self._unanswered) >= LISTS:
+                self._room.clear()
+                await self._room.wait()
+            await asyncio.sleep(0)  # calls of one turn of the loop share a list
+            unit: list[_Sending] = []
+            size = 0
+            while self._waiting and len(unit) < LIST_ITEMS and size < LIST_BYTES:
+                one = self._waiting.popleft()
+                if not one.answer.done():
+                    one.sent = True
+                    unit.append(one)
+                    size += one.size
+            if not unit:
+                continue
+            self._tag += 1
+            self._unanswered[self._tag] = unit
+            try:
+                await stream.write(pb.EnqueueMany(tag=self._tag, items=[one.item for one in unit]))
+            except ClientError:
+                return  # the reader is told why
+
+    def _answered(self, answer: pb.EnqueueManyResp) -> None:
+        unit = self._unanswered.pop(answer.tag, [])
+        self._room.set()
+        again = []
+        for one, result in zip(unit, answer.results, strict=False):
+            if one.answer.done():
+                continue
+            if not result.HasField("error"):
+                one.answer.set_result(
+                    Enqueued(message_id=result.message_id, duplicate=result.duplicate, partition=result.partition_id)
+                )
+                continue
+            error = error_among(result.error)
+            if error.retryable and now_s() < one.until_s:
+                one.sent, one.refused = error.may_have_happened, error
+                again.append(one)
+            else:
+                one.answer.set_exception(error)
+        if again:
+            asyncio.get_running_loop().call_later(Pauses().next_s(), self._send_again, again)
+
+    def _send_again(self, units: "list[_Sending]") -> None:
+        """In front, as they were (CP1)."""
+        self._waiting.extendleft(one for one in reversed(units) if not one.answer.done())
+        self._news.set()
+
+    def _fail_waiting(self, error: ClientError) -> None:
+        """An error that comes again whatever is done is everybody's."""
+        if error.retryable:
+            return
+        for one in (*self._waiting, *(o for unit in self._unanswered.values() for o in unit)):
+            if not one.answer.done():
+                one.answer.set_exception(error)
+        self._waiting.clear()
+        self._unanswered.clear()
+
+
+def _too_late(sending: _Sending) -> None:
+    if sending.answer.done():
+        return
+    if sending.sent:
+        error: ClientError = OutcomeUnknown("no broker answered in time: the message may have been taken")
+    else:
+        error = sending.refused or BrokerUnavailable("no broker could be reached in time: nothing was sent")
+    sending.answer.set_exception(error)

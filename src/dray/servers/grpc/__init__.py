@@ -1,0 +1,1 @@
+"""Heaps over gRPC: `dray.v1`, health, reflection. Loaded only where it is served."""
