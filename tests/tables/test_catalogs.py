@@ -44,6 +44,10 @@ def test_a_rest_catalog_that_says_nothing_is_given_up(tmp_path, monkeypatch):
         line.fault = lambda _method, _path: Fault(lands=False, hangs=True)
         with pytest.raises(CatalogUnavailable, match="timed out"), warehouse(tmp_path, kind=line.address):
             pass
+        for status in (500, 503):
+            line.fault = lambda _method, _path: Fault(lands=False, status=status)  # noqa: B023 - used at once
+            with pytest.raises(CatalogUnavailable), warehouse(tmp_path, kind=line.address):
+                pass
     with pytest.raises(CatalogUnavailable, match="does not answer"), warehouse(tmp_path, kind=line.address):
         pass
 
