@@ -42,7 +42,7 @@ ENDPOINTS: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedTable:
+class ServedTable:
     """A table as its last commit left it."""
 
     location: str
@@ -64,7 +64,7 @@ class TableCatalog(Protocol):
 
     async def exists(self, namespace: str, name: str) -> bool: ...
 
-    async def table(self, namespace: str, name: str) -> LoadedTable | None: ...
+    async def table(self, namespace: str, name: str) -> ServedTable | None: ...
 
 
 class NoSuchNamespace(NotFound):
@@ -199,7 +199,7 @@ def _page_rows(request: Request) -> int | None:
     return min(int(given), MOST_PAGE_ROWS)
 
 
-def _loaded(found: LoadedTable, known: str | None) -> Response:
+def _loaded(found: ServedTable, known: str | None) -> Response:
     """The metadata goes as it lies in the store: nobody parses a megabyte on the loop."""
     tag = f'"{hashlib.blake2b(found.location.encode(), digest_size=16).hexdigest()}"'
     if known == tag:
