@@ -156,7 +156,18 @@ class Owner:
 
     def __init__(self) -> None:
         program = Path(sys.executable).with_name("drayd")
-        command = [program, "dev", "--data", million_rows(), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+        command = [
+            program,
+            "dev",
+            "--data",
+            million_rows(),
+            "--kafka",
+            "127.0.0.1:0",
+            "--http",
+            "127.0.0.1:0",
+            "--grpc",
+            "",
+        ]
         command += ["--grpc", ""]
         self._process = spawn(
             [*command, "--set", "logging.level=error", "--set", "compaction.enabled=false"],

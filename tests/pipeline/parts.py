@@ -167,7 +167,7 @@ class Broker:
 
     def start(self) -> None:
         command = [str(Path(sys.executable).parent / "drayd"), "dev", "--data", str(self.directory)]
-        command += ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--set", "logging.level=error"]
+        command += ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--grpc", "", "--set", "logging.level=error"]
         for setting in self._settings:
             command += ["--set", setting]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
