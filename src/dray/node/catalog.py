@@ -12,7 +12,7 @@ from dray.node.directory import DataDirectory
 from dray.objects.port import NoSuchObject, Objects
 from dray.objects.settings import ObjectsSettings
 from dray.offload import Offload
-from dray.servers.http.catalog import ServedTable, NoSuchNamespace, ReadOnlyCatalog, TableCatalog
+from dray.servers.http.catalog import NoSuchNamespace, ReadOnlyCatalog, ServedTable, TableCatalog
 from dray.tables.places import BUILT_IN, place_of, sqlite_file
 from dray.tables.pointers import SqliteNames
 from dray.tables.settings import TableSettings
