@@ -62,7 +62,7 @@ def ask(broker, method, path, body=b""):
 
 
 def test_a_broker_plans_what_a_driver_beside_it_plans(broker):
-    """SP1, SP5, R-225: both kinds of objects, and the hold is there."""
+    """SP1, SP5: both kinds of objects, and the hold is there."""
     asked = options(url=broker.http, subscribe="orders", includeHeaders="true", minPartitions=3)
     plan = plan_for(asked)
     assert {piece.kind for pieces in plan.tasks for piece in pieces} == {ObjectKind.PARQUET, ObjectKind.WAL}
@@ -145,7 +145,7 @@ def rows_of_table(table):
 
 @pytest.mark.parametrize("by", ["directory", "url"])
 def test_dray_read_gives_what_consumers_read_and_leaves_nothing_behind(broker, by):
-    """R-225"""
+    """SP1: one cut, each record once."""
     before = holds_of(broker.directory)
     source = broker.directory if by == "directory" else broker.http
     table = dray.read("orders", source, options={"includeHeaders": True})

@@ -23,9 +23,10 @@ from dray.errors import NotFound
 from dray.log.settings import LogSettings
 from dray.node.roles.broker import RunningBroker, run_broker
 from dray.node.settings import BrokerSettings
+from dray.node.store import store_of
 from dray.objects.settings import ObjectsSettings
 from dray.tables.due import DueRules, look_for_due
-from dray.tables.options import CompactorOptions, Said, store_of
+from dray.tables.options import CompactorOptions, Said
 from dray.tables.settings import CompactionSettings, TableSettings
 from dray.telemetry import logger
 

@@ -12,7 +12,7 @@ from dray.node.directory import DataDirectory
 from dray.objects.port import NoSuchObject, Objects
 from dray.objects.settings import ObjectsSettings
 from dray.offload import Offload
-from dray.servers.http.catalog import LoadedTable, NoSuchNamespace, ReadOnlyCatalog, TableCatalog
+from dray.servers.http.catalog import NoSuchNamespace, ReadOnlyCatalog, ServedTable, TableCatalog
 from dray.tables.places import BUILT_IN, place_of, sqlite_file
 from dray.tables.pointers import SqliteNames
 from dray.tables.settings import TableSettings
@@ -60,7 +60,7 @@ class BuiltInCatalog:
     async def exists(self, namespace: str, name: str) -> bool:
         return await self._offload.run(self._names.location, namespace, name) is not None
 
-    async def table(self, namespace: str, name: str) -> LoadedTable | None:
+    async def table(self, namespace: str, name: str) -> ServedTable | None:
         location: str | None = None
         for _ in range(LOOKS):
             location = await self._offload.run(self._names.location, namespace, name)
@@ -72,7 +72,7 @@ class BuiltInCatalog:
                 metadata = await self._objects.get(location[len(self._place) + 1 :])
             except NoSuchObject:
                 continue
-            return LoadedTable(location=location, metadata=metadata, config=self._config)
+            return ServedTable(location=location, metadata=metadata, config=self._config)
         raise Corrupt(
             "the metadata of the table is not in the store: paths in a table are absolute, was the store moved?",
             table=f"{namespace}.{name}", location=location, store=self._place,
@@ -96,7 +96,7 @@ class NoTables:
     async def exists(self, namespace: str, name: str) -> bool:
         return False
 
-    async def table(self, namespace: str, name: str) -> LoadedTable | None:
+    async def table(self, namespace: str, name: str) -> ServedTable | None:
         return None
 
 
@@ -112,7 +112,7 @@ class CatalogElsewhere:
     async def exists(self, namespace: str, name: str) -> bool:
         raise self._elsewhere()
 
-    async def table(self, namespace: str, name: str) -> LoadedTable | None:
+    async def table(self, namespace: str, name: str) -> ServedTable | None:
         raise self._elsewhere()
 
     def _elsewhere(self) -> ReadOnlyCatalog:

@@ -16,10 +16,11 @@ import msgspec
 from dray.errors import Conflict, Invalid, NotFound, Unavailable
 from dray.machine.holds import LetGo
 from dray.node.directory import DataDirectory
+from dray.node.store import store_of
 from dray.objects.settings import ObjectsSettings
 from dray.replica.domains import Domains
 from dray.servers.http.plans import PlanFailed, PlanRequest, PlanStream
-from dray.tables.options import Store, store_of
+from dray.tables.options import Store
 from dray.tables.plans import PlanAnswer, PlanMade, PlanOrder
 
 COMMAND: Final = (sys.executable, "-m", "dray.pipeline.planner")

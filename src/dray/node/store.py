@@ -19,6 +19,7 @@ from dray.objects.probe import store_date
 from dray.objects.retry import RetryPolicy
 from dray.objects.settings import ObjectsSettings
 from dray.replica.session import StoreDate
+from dray.tables.options import Store
 from dray.telemetry import logger
 
 OpenStore: TypeAlias = Callable[[str, StoreOptions, StoreEffects], Awaitable[Objects]]
@@ -103,3 +104,14 @@ def store_options(settings: ObjectsSettings) -> StoreOptions:
             total_seconds=settings.deadline.total_seconds(),
         ),
     )
+
+
+def store_of(settings: ObjectsSettings) -> Store:
+    """The store of a configuration, with its credentials."""
+    secret, token = settings.secret_access_key, settings.session_token
+    return Store(
+        url=settings.url, endpoint=settings.endpoint, region=settings.region, access_key=settings.access_key_id,
+        secret_key=None if secret is None else secret.get_secret_value(),
+        session_token=None if token is None else token.get_secret_value(), attempts=settings.retries + 1,
+        attempt_seconds=settings.attempt_timeout.total_seconds(), total_seconds=settings.deadline.total_seconds(),
+    )  # fmt: skip
