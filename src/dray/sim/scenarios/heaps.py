@@ -138,6 +138,8 @@ class Workers:
             else:
                 if kind is Settlement.ACK:
                     self.ledger.acked(delivery, asked=asked)
+                elif kind is Settlement.NACK:
+                    self.ledger.failed(delivery)
                 return
 
 
