@@ -41,7 +41,7 @@ def pass_time(world: World, seconds: float) -> None:
 def delivery(token: int = 1, payload: bytes = b"a:work", identity: MessageId = ID, attempts: int = 0) -> Delivery:
     message = GrantedMessage(0, token, 0, attempts, 0, 0, 1, 1, 1, 1, 3, 0, 0, 0, None)
     lease = LeaseToken(0, token, bytes([token]) * 16)
-    return Delivery(id=identity, token=lease, message=message, body=Body(payload=payload), lease_ms=8_000)
+    return Delivery(id=identity, token=lease, message=message, body=Body(payload=payload), lease_ms=8_000, until_ns=0)
 
 
 def pop(ledger: JobLedger, *found: Delivery, asked: float, credits: int = 5) -> None:
@@ -112,6 +112,34 @@ def test_more_than_the_credits_and_more_attempts_than_retries_are_found(ledger):
     ledger.settles(delivery(5, b"b:work", OTHER), ack=False)
     with pytest.raises(Violation, match="over-retry"):
         pop(ledger, delivery(6, b"b:work", OTHER, attempts=4), asked=0.0)
+
+
+def test_attempts_that_fall_or_do_not_count_a_failure_are_found(world, ledger):
+    """attempt-jump"""
+    pop(ledger, delivery(1, attempts=1), asked=0.0)
+    pass_time(world, 1.0)
+    ledger.settles(delivery(1), ack=False)
+    ledger.failed(delivery(1))
+    pop(ledger, delivery(2, attempts=2), asked=1.0)
+    ledger.settles(delivery(2), ack=False)  # given back: no attempt is counted
+    pass_time(world, 1.0)
+    pop(ledger, delivery(3, attempts=2), asked=2.0)
+    ledger.settles(delivery(3), ack=False)
+    pop(ledger, delivery(4, attempts=1), asked=0.5)  # its answer was long under way
+    ledger.settles(delivery(4), ack=False)
+    pass_time(world, 1.0)
+    with pytest.raises(Violation, match="attempt-jump"):
+        pop(ledger, delivery(5, attempts=1), asked=3.0)
+
+
+def test_a_failure_that_was_not_counted_is_found(world, ledger):
+    """attempt-jump"""
+    pop(ledger, delivery(1, attempts=0), asked=0.0)
+    pass_time(world, 1.0)
+    ledger.settles(delivery(1), ack=False)
+    ledger.failed(delivery(1))
+    with pytest.raises(Violation, match="attempt-jump"):
+        pop(ledger, delivery(2, attempts=0), asked=1.5)
 
 
 def test_what_was_taken_and_never_acked_is_told(ledger):

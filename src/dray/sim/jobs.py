@@ -31,6 +31,8 @@ class _Hold:
     asked: float
     received: float
     sure_until: float
+    attempts: int = 0
+    """The next delivery that begins after this one has at least so many."""
     given_up: bool = False
     tried: bool = False
 
@@ -96,7 +98,9 @@ class JobLedger:
             self._world.check(hold.given_up or not within, "double-lease", key=key, until=hold.sure_until, now=now)
         attempts = delivery.message.attempts
         self._world.check(attempts <= self._retries, "over-retry", key=key, attempts=attempts)
-        known.holds.append(_Hold(delivery.token, asked, now, asked + lease_s))
+        least = max((hold.attempts for hold in known.holds if hold.received <= asked), default=0)
+        self._world.check(attempts >= least, "attempt-jump", key=key, attempts=attempts, least=least)
+        known.holds.append(_Hold(delivery.token, asked, now, asked + lease_s, attempts))
 
     def settles(self, delivery: Delivery, *, ack: bool) -> None:
         """A settlement is on its way: from now on the lease may be over."""
@@ -115,6 +119,13 @@ class JobLedger:
         self.acks += 1
         if known.acked_at is None:
             known.acked_at = self._world.loop.time()
+
+    def failed(self, delivery: Delivery) -> None:
+        """A consumer was told that its nack is durable: an attempt was counted, for who asks from now on."""
+        now = self._world.loop.time()
+        for hold in self._known[delivery.id].holds:
+            if hold.token == delivery.token:
+                hold.attempts, hold.received = delivery.message.attempts + 1, now
 
     def tried(self, delivery: Delivery) -> None:
         """An ack was sent and not answered: it may be repeated with success."""
