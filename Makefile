@@ -7,6 +7,10 @@ TEST_WORKERS ?= 3
 # Neighbours share brokers and Spark sessions: a worker takes a run of them, and gives away what it has not begun.
 SHARED := -n $(TEST_WORKERS) --dist worksteal
 
+# Images for containers often forbid Python to keep what it has compiled. Here hundreds of processes of one program start,
+# and each would compile it anew: it was two thirds of collecting the tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup demo test test-long test-peers quick check bench sim suites wheels lock format clean
 
 setup: $(SETUP)
@@ -52,8 +56,9 @@ test: $(SETUP)
 test-long: $(SETUP)
 	$(BIN)/python -m pytest -m long
 
+# Properties with a fifth of their examples.
 quick: $(SETUP)
-	$(BIN)/python -m pytest $(SHARED) -m "not peers and not slow and not long" -q
+	$(BIN)/python -m pytest $(SHARED) -m "not peers and not slow and not long" --hypothesis-profile quick -q
 
 check: $(SETUP)
 	$(BIN)/ruff check .

@@ -2,12 +2,15 @@
 
 The last run of each module is kept as `bench/out/modules/NAME.json` too, and
 `--write-readme` puts them together in `bench/README.md`; what was not measured
-here stays there as it is.
+here stays there as it is. `--short` runs each case once, the large ones with a
+fraction of their work, to see that they run; its figures mean little and are
+kept apart, in `bench/out/short`.
 """
 
 import argparse
 import importlib
 import json
+import os
 import pkgutil
 import sys
 import tempfile
@@ -19,7 +22,7 @@ from typing import Any, Final
 
 import bench
 from bench import _machine
-from bench.harness import Outcome, broken, measure, table
+from bench.harness import RUNS, SHORT, Outcome, broken, measure, table
 
 HERE: Final = Path(__file__).parent
 OUT: Final = HERE / "out"
@@ -38,6 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--write-readme", action="store_true", help="put the last run of every module into bench/README.md"
     )
+    parser.add_argument("--short", action="store_true", help="one run of each case, with less work: for a try")
     options = parser.parse_args(argv)
     if options.list:
         print("\n".join(known))
@@ -47,7 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     unknown = [name for name in options.modules if name not in known]
     if unknown:
         parser.error(f"no such module: {', '.join(unknown)}; there are: {', '.join(known) or 'none'}")
-    return run(options.modules or known, out=OUT)
+    if options.short:
+        os.environ[SHORT] = "1"
+    return run(options.modules or known, out=OUT / "short" if options.short else OUT, runs=1 if options.short else RUNS)
 
 
 def module_names() -> list[str]:
@@ -56,7 +62,7 @@ def module_names() -> list[str]:
     return sorted(name for name in names if name != "harness" and not name.startswith("_"))
 
 
-def run(modules: Sequence[str], *, out: Path) -> int:
+def run(modules: Sequence[str], *, out: Path, runs: int = RUNS) -> int:
     """Measure these modules. Results are written after each case, so that a crash loses only its own."""
     if not modules:
         print("bench: there is no module with cases", file=sys.stderr)
@@ -65,7 +71,7 @@ def run(modules: Sequence[str], *, out: Path) -> int:
         if any(module.startswith(BROKERS) for module in modules):
             print("filling the page cache, so that memory costs both sides the same", file=sys.stderr, flush=True)
             stack.enter_context(_machine.full_page_cache(Path(tempfile.gettempdir())))
-        outcomes = _measure(modules, out)
+        outcomes = _measure(modules, out, runs)
     print(table(outcomes), end="")
     failed = [outcome for outcome in outcomes if outcome.failed]
     for outcome in failed:
@@ -73,12 +79,12 @@ def run(modules: Sequence[str], *, out: Path) -> int:
     return 1 if failed else 0
 
 
-def _measure(modules: Sequence[str], out: Path) -> list[Outcome]:
+def _measure(modules: Sequence[str], out: Path, runs: int) -> list[Outcome]:
     begun = _machine.describe()
     outcomes: list[Outcome] = []
     for module in modules:
         started, own = _machine.describe(), []
-        for outcome in _measure_module(module):
+        for outcome in _measure_module(module, runs):
             own.append(outcome)
             _write(out / "results.json", outcomes + own, begun, complete=False)
         outcomes += own
@@ -87,14 +93,14 @@ def _measure(modules: Sequence[str], out: Path) -> list[Outcome]:
     return outcomes
 
 
-def _measure_module(module: str) -> Iterator[Outcome]:
+def _measure_module(module: str, runs: int) -> Iterator[Outcome]:
     try:
         cases = importlib.import_module(f"bench.{module}").cases()
     except Exception as error:
         yield broken(module, "cases()", error)
         return
     for case in cases:
-        yield measure(module, case, progress=lambda text: print(f"{module}: {text}", file=sys.stderr, flush=True))
+        yield measure(module, case, lambda text: print(f"{module}: {text}", file=sys.stderr, flush=True), runs)
 
 
 def _write(path: Path, outcomes: Sequence[Outcome], started: dict[str, object], *, complete: bool) -> None:

@@ -1,19 +1,21 @@
 """A Spark driver that reads a topic to the noop sink when it is told to: `python -m bench._sparkload`.
 
     arguments   DIRECTORY BOOTSTRAP TOPIC [JARS]
-    stdin       dray | kafka | ready | check dray | check kafka, a line each
+    stdin       dray | narrow | kafka | parquet | ready | check dray | check kafka, a line each
     stdout      a line of JSON each
 
 It lives through all runs, so that they take turns on one warm JVM. What it
 spent is the CPU of its whole tree: the JVM, Python's workers and planners, and
 the process that holds the pins, which is nobody's child.
 
+`narrow` asks for two columns; `parquet` reads the same rows from files that Spark itself wrote of them.
 `ready` is a source that has nothing to do: it hands over the same Arrow batch
 again and again, as many records as there are. What that costs is Spark's own.
 """
 
 import contextlib
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -70,10 +72,18 @@ class ReadyReader(DataSourceReader):
 
 
 def read(spark: SparkSession, source: str, directory: str, bootstrap: str, topic: str) -> DataFrame:
+    ours = spark.read.format("dray").option("subscribe", topic)
     if source == "dray":
-        return spark.read.format("dray").option("subscribe", topic).load(directory)
+        return ours.load(directory)
+    if source == "narrow":
+        return ours.schema("partition int, offset long").load(directory)
     if source == "ready":
-        return spark.read.format("ready").option("records", "976563").load()
+        return spark.read.format("ready").option("records", os.environ["DRAY_BENCH_RECORDS"]).load()
+    if source == "parquet":
+        written = f"{directory}.parquet"
+        if not Path(written).exists():
+            ours.load(directory).write.parquet(written)
+        return spark.read.parquet(written)
     reader = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
     return reader.option("startingOffsets", "earliest").option("endingOffsets", "latest").load()
 

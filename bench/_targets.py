@@ -82,7 +82,7 @@ def _start_dray(*more: str) -> Iterator[Running]:
         with log.open("wb") as errors:
             process = spawn(command, stdout=subprocess.PIPE, stderr=errors)
         try:
-            address = _ready_address(process, log)
+            address = ready_address(process, log)
             yield Running(
                 address=address, pid=process.pid, ready_s=time.monotonic() - began, directory=directory / "data"
             )
@@ -94,7 +94,7 @@ def _start_dray(*more: str) -> Iterator[Running]:
     shutil.rmtree(directory)
 
 
-def _ready_address(process: subprocess.Popen[bytes], log: Path) -> str:
+def ready_address(process: subprocess.Popen[bytes], log: Path) -> str:
     """The Kafka address, or addresses, in the line `ready kafka=HOST:PORT http=URL`."""
     assert process.stdout is not None
     readable, _, _ = select.select([process.stdout], [], [], _DRAY_READY_SECONDS)

@@ -7,6 +7,7 @@ reported and fails the whole, but hides no other.
 """
 
 import math
+import os
 import statistics
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,13 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 RUNS: Final = 5
+SHORT: Final = "DRAY_BENCH_SHORT"
+"""Set in the environment of a run that is only to be tried."""
+
+
+def sized(whole: int, short: int) -> int:
+    """How much work a case does: all of it, or enough to see that it runs."""
+    return short if os.environ.get(SHORT) else whole
 
 
 class BadSample(ValueError):

@@ -12,10 +12,13 @@ import time
 from functools import cache
 from pathlib import Path
 
+import uvloop
+
 from bench.harness import Absolute, Report
 from bench.replica import metadata
 from dray.heaps.ids import format_id, format_token, parse_id, parse_token
 from dray.heaps.service import HeapMessage, HeapService, Settlement
+from dray.heaps.settling import SettleOne
 from dray.machine.heaps.config import Mode
 from dray.objects.files import FileObjects
 
@@ -24,7 +27,7 @@ CREDITS = 64
 SECONDS = 3.0
 
 
-async def _measure(size: int, seconds: float) -> dict[str, float]:
+async def _measure(size: int, seconds: float, producers: int) -> dict[str, float]:
     root = Path(tempfile.mkdtemp(prefix="dray-bench-heaps-"))
     try:
         async with metadata(root) as (running, _, effects):
@@ -36,12 +39,12 @@ async def _measure(size: int, seconds: float) -> dict[str, float]:
                 domains=running.domains, objects=objects, clock=effects.clock, entropy=effects.entropy
             )
             async with service.running():
-                return await _cycles(service, running.domains.catalog, size, seconds)
+                return await _cycles(service, running.domains.catalog, size, seconds, producers)
     finally:
         shutil.rmtree(root)
 
 
-async def _cycles(service: HeapService, replica, size: int, seconds: float) -> dict[str, float]:
+async def _cycles(service: HeapService, replica, size: int, seconds: float, producers: int) -> dict[str, float]:
     heap = await service.admin.make("jobs", mode=Mode.MIN)
     await service.enqueue_batch(heap, [HeapMessage(payload=b"warm")] * 100)
     payload, enqueues, delays = bytes(size), list[float](), list[float]()
@@ -68,12 +71,13 @@ async def _cycles(service: HeapService, replica, size: int, seconds: float) -> d
                 if (at := sent.pop(format_id(delivery.id), None)) is not None:
                     delays.append(now - at)
             tokens = [parse_token(format_token(delivery.token)) for delivery in found]
-            await asyncio.gather(*(service.settle(heap, Settlement.ACK, token) for token in tokens))
+            told = await service.settle_many(heap, [SettleOne(kind=Settlement.ACK, token=one) for one in tokens])
+            assert all(one.done for one in told)
             acked += len(found)
             consumer.add_credits(len(found))
 
     consumers = [asyncio.create_task(consume()) for _ in range(2)]
-    await asyncio.gather(*(produce() for _ in range(PRODUCERS)))
+    await asyncio.gather(*(produce() for _ in range(producers)))
     spent = time.perf_counter() - begun
     for task in consumers:
         task.cancel()
@@ -89,15 +93,16 @@ async def _cycles(service: HeapService, replica, size: int, seconds: float) -> d
 
 
 @cache
-def figures(size: int) -> dict[str, float]:
-    return asyncio.run(_measure(size, SECONDS))
+def figures(size: int, producers: int = PRODUCERS) -> dict[str, float]:
+    return uvloop.run(_measure(size, SECONDS, producers))
 
 
 def cases() -> list[Absolute | Report]:
     return [
-        Absolute("cycles of 1 KiB", lambda: figures(1_024)["cycles/s"], 5_000, "cycles/s"),
+        Absolute("cycles of 1 KiB, 64 producers", lambda: figures(1_024, 64)["cycles/s"], 5_000, "cycles/s"),
         Absolute("enqueue of 1 KiB, p95", lambda: figures(1_024)["enqueue p95 ms"], 20, "ms", at_most=True),
         Absolute("messages, leases and acks an entry", lambda: figures(1_024)["messages an entry"], 10, "an entry"),
-        Report("1 KiB in the log", lambda: figures(1_024)),
-        Report("32 KiB in objects", lambda: figures(32 << 10)),
+        Report("1 KiB in the log, 16 producers", lambda: figures(1_024)),
+        Report("1 KiB in the log, 64 producers", lambda: figures(1_024, 64)),
+        Report("32 KiB in objects, 16 producers", lambda: figures(32 << 10)),
     ]

@@ -5,6 +5,7 @@ import os
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("unhurried"), max_examples=20)  # of `make quick`
 settings.load_profile("unhurried")
 
 # A broker that lives for longer than a minute would start Spark in the middle of another test.

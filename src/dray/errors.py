@@ -21,6 +21,8 @@ class Kind(Enum):
     NOT_FOUND = "create it, or look elsewhere"
     CONFLICT = "read again and retry"
     LOST = "stop; another owner has it"
+    UNAUTHENTICATED = "show who you are"
+    FORBIDDEN = "ask for the right to"
     UNAVAILABLE = "retry later; nothing happened"
     UNKNOWN = "it may have happened; repeat with the same identity"
     CORRUPT = "stop; an operator must look"

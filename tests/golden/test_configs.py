@@ -136,7 +136,6 @@ async def test_some_configs_of_a_topic_are_changed(ask: Asker, name: str, versio
         ([("retention.ms", SUBTRACT, "1")], 40),
         ([("retention.ms", 4, "1")], 42),
         ([("retention.ms", -1, "1")], 42),
-        ([("cleanup.policy", SET, "compact")], 40),
         ([("cleanup.policy", SUBTRACT, "delete")], 40),
         ([("segment.ms", SET, "5"), ("nope", SET, "1")], 40),
         ([("segment.ms", SET, "5"), ("segment.ms", DELETE, None)], 42),

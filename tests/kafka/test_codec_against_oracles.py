@@ -57,6 +57,7 @@ def _kafka_python(name: str) -> type | None:
     return None
 
 
+@pytest.mark.slow
 def test_kafka_python_reads_and_writes_our_bytes() -> None:
     """R-074: a second oracle, for the APIs it has."""
     print("seed", SEED)

@@ -134,6 +134,7 @@ async def crash_everywhere(
     return points
 
 
+@pytest.mark.slow
 async def test_a_crash_at_any_call_loses_nothing_that_was_acknowledged_or_shown() -> None:
     """LG2, LG7, LG8, LG10, LG12."""
     points = await crash_everywhere(sim.every_crash(SEEDS))
@@ -141,6 +142,7 @@ async def test_a_crash_at_any_call_loses_nothing_that_was_acknowledged_or_shown(
     assert points > len(SEEDS) * 80
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", [False, True])
 async def test_a_kill_at_any_call_and_a_power_loss_after_it_lose_nothing_that_was_shown(write: bool) -> None:
     """LG10: what the page cache still had is synced before it is served, and its name too."""

@@ -91,6 +91,7 @@ def test_a_valid_record_of_a_later_batch_proves_damage(
         assert proof_of_damage(buffer, first) is not None
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(POSITIONS, st.lists(st.binary(min_size=1, max_size=60), min_size=1, max_size=6), st.data())
 def test_the_remains_of_one_batch_prove_nothing(first: int, entries: list[bytes], data: st.DataObject) -> None:

@@ -103,6 +103,7 @@ async def test_what_was_read_once_after_a_crash_is_not_read_at_the_next_start(mo
     assert disk.segment_bytes_read < 2 * 100_100
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("keep_cache", [False, True])
 async def test_a_crash_at_any_call_loses_nothing_with_a_mark_after_every_batch(keep_cache: bool) -> None:

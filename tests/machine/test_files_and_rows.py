@@ -4,16 +4,16 @@ The twin is what a person would write down: lists of rows, and for each object w
 """
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from dray.machine import checkpoint
 from dray.machine.append import Accepted
-from dray.machine.garbage import FilesReleased, Gone, MarkDeleting, Pin, ReleaseFiles, Unpin
+from dray.machine.garbage import FilesReleased, Gone, MarkDeleting, Objects, Pin, ReleaseFiles, Unpin
 from dray.machine.machine import Machine
 from dray.machine.sessions import Close
-from dray.machine.streams import CloseStream, FloorReason, RaiseFloor
+from dray.machine.streams import CloseStream, FloorRaised, FloorReason, RaiseFloor
 from dray.machine.tasks import (
     AbandonTask,
     CreateTask,
@@ -26,10 +26,13 @@ from dray.machine.tasks import (
     TakeTask,
     TaskCreated,
     TaskFinished,
+    Tasks,
     WrittenFile,
 )
 from dray.machine.topics import DeleteTopic, TopicGone
 from dray.machine.verdict import Done, Refused, Verdict
+from dray.sim.planted import replaced
+from dray.sim.planted import tables as bugs
 
 from .scribe import NOW, Writer
 from .shop import Shop, row
@@ -67,6 +70,12 @@ class Line:
     floor: int = 0
     end: int = 0
     job: Job | None = None
+
+
+def same(expected: object, found: object, what: str) -> None:
+    """Told in short: to spell out how two long lists differ takes a minute."""
+    if expected != found:
+        raise AssertionError(f"{what}: expected {expected!r:.2000}, found {found!r:.2000}")
 
 
 class Works:
@@ -126,12 +135,11 @@ class Works:
     def compare(self) -> None:
         """I5: each offset once. T14: what is named is not dead."""
         machine = self.machine
-        assert {number: death.position for number, death in machine.objects.dead.items()} == self.dead
+        same(self.dead, {number: death.position for number, death in machine.objects.dead.items()}, "the dead")
         for stream, line in self.lines.items():
             found = machine.streams.find(stream)
-            assert [(one.start, one.end, one.object) for one in found.index.rows(0)] == [
-                (one.start, one.end, one.owner) for one in line.rows
-            ]
+            rows = [(one.start, one.end, one.object) for one in found.index.rows(0)]
+            same([(one.start, one.end, one.owner) for one in line.rows], rows, f"the rows of {stream}")
             assert (found.start, found.end, found.index.shed_rows) == (line.floor, line.end, len(line.shed))
             for offset in range(line.floor, line.end):
                 at = found.index.find(offset)
@@ -139,9 +147,8 @@ class Works:
                 assert line.rows[at].start <= offset < line.rows[at].end
             assert (machine.tasks.find(stream) is None) == (line.job is None)
         assert machine.streams.rows == sum(len(line.rows) for line in self.lines.values())
-        assert set(machine.objects.only_in_table()) == {
-            owner for owner in self.in_table if not self.is_named_beside_the_table(owner)
-        }
+        only = {owner for owner in self.in_table if not self.is_named_beside_the_table(owner)}
+        same(only, set(machine.objects.only_in_table()), "what only a table names")
 
     def is_named_beside_the_table(self, owner: int) -> bool:
         self.in_table.discard(owner)
@@ -177,10 +184,16 @@ class Works:
     def cut(self) -> None:
         if self.lines:
             stream, line = self.dice.choice(list(self.lines.items()))
+            reason, limit = self.dice.choice(list(FloorReason)), self.dice.choice([1, 3, 100])
             bound = self.dice.choice([self.dice.randint(0, line.end), line.floor])
-            limit = self.dice.choice([1, 3, 100])
-            self.shop.writer.do(RaiseFloor(stream=stream, reason=FloorReason.DELETE_RECORDS, bound=bound, limit=limit))
-            line.floor = max(line.floor, bound)
+            if reason is not FloorReason.DELETE_RECORDS:  # milliseconds, bytes
+                bound = self.dice.randrange(20_000 if reason is FloorReason.TIME else 2_000)
+            verdict = self.shop.writer.do(RaiseFloor(stream=stream, reason=reason, bound=bound, limit=limit))
+            if reason is FloorReason.DELETE_RECORDS:
+                line.floor = max(line.floor, bound)
+            elif isinstance(verdict, FloorRaised):
+                assert verdict.start in {line.floor} | {one.end for one in line.rows}, "retention takes whole rows"
+                line.floor = verdict.start
             let_go = min(limit, len(line.shed))
             del line.shed[:let_go]
             gone = [one for one in line.rows if one.end <= line.floor][: limit - let_go]
@@ -383,3 +396,43 @@ def test_each_offset_is_found_once_and_nothing_that_is_named_is_dead(seed):
 def test_each_offset_is_found_once_over_a_hundred_thousand_steps(first):
     """I5, T14, SW5, X7: ten times ten thousand steps."""
     drive(first, 10_000, 100)
+
+
+def release_what_rows_name(self, step, command):
+    """The table lets go of files that the index still shows."""
+    found = tuple(number for number in command.objects if number in self.files and self.files[number].held)
+    for number in found:
+        self.files[number] = replace(self.files[number], held=False)
+        self.release(step, (number,))
+    return FilesReleased(objects=found)
+
+
+def release_one_too_early(self, step, owners):
+    """An object is taken for dead when one row still names it."""
+    for number in list(owners):
+        RELEASE(self, step, (number,))
+        if self.rows(number) == 1 and number not in self.dead:
+            self.die(step, number)
+
+
+RELEASE = Objects.release
+MISTAKES = {
+    "pins count for nothing": (Objects, "oldest_pin", lambda _: None),
+    "a table holds nothing": (Objects, "record_file", bugs.record_without_the_table),
+    "what is given up is unused": (Tasks, "_abandon", bugs.abandon_and_let_go),
+    "a file takes a row too many": (Tasks, "_put_file", bugs.put_over_one_row_more),
+    "a table lets go of what rows name": (Objects, "_release_files", release_what_rows_name),
+    "one row does not count": (Objects, "release", release_one_too_early),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_about_what_is_named_are_found(mistake):
+    """T14: planted one by one, each is seen within the steps that every run makes."""
+
+    def runs() -> None:
+        for seed in range(4):
+            drive(seed, 900, 7)
+
+    with replaced(*MISTAKES[mistake]), pytest.raises((AssertionError, KeyError, ValueError)):
+        runs()

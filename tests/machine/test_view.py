@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from dray.errors import Invalid
 from dray.machine import listing
+from dray.machine.access import API_KEY_KEY, SECRET_KEY
 from dray.machine.brokers import BROKER_KEY, Listener
 from dray.machine.brokers import RegisterBroker as Register
 from dray.machine.confirmations import CHECKPOINT_KEY
@@ -30,8 +31,9 @@ from .world import World
 
 PARTS = {"#": st.integers(0, 10**20 - 1), "$": st.text(), "%": st.binary(min_size=1, max_size=20)}
 SHAPES = [
-    BROKER_KEY, CHECKPOINT_KEY, GARBAGE_KEY, GROUP_OFFSET_KEY, INDEX_KEY, LOG_END_KEY, LOG_START_KEY, MACHINE_KEY,
-    HEAP_KEY, OBJECT_KEY, PARTITION_KEY, PIN_KEY, PRODUCER_KEY, SESSION_KEY, SHARD_KEY, STREAM_KEY, TOPIC_KEY,
+    API_KEY_KEY, BROKER_KEY, CHECKPOINT_KEY, GARBAGE_KEY, GROUP_OFFSET_KEY, INDEX_KEY, LOG_END_KEY, LOG_START_KEY,
+    MACHINE_KEY, HEAP_KEY, OBJECT_KEY, PARTITION_KEY, PIN_KEY, PRODUCER_KEY, SECRET_KEY, SESSION_KEY, SHARD_KEY,
+    STREAM_KEY, TOPIC_KEY,
 ]  # fmt: skip
 KEYS = st.sampled_from(SHAPES).flatmap(
     lambda shape: st.tuples(

@@ -58,6 +58,7 @@ async def generation_of(effects) -> int | None:
     return (await newest_machine(store)).head.generation
 
 
+@pytest.mark.slow
 async def test_a_recovery_cut_short_at_any_call_leaves_a_log_that_is_refused_or_new() -> None:
     """RC1, LG14: never the old log, shorter, under its old name: it would give ids and positions a second time."""
     found = set()

@@ -1,7 +1,8 @@
 """A compactor for tests: the real one, on the log of a running broker; only Spark may be left out.
 
 As a process, `python -m tests.pipeline.compacting DIRECTORY STEP TOPIC`, it kills itself when it comes to that step:
-before or after each effect, as `before:Swap` or `after:commit`.
+before or after each effect, as `before:Swap` or `after:commit`. With `stop` as a fourth word it falls asleep there
+instead, until somebody continues it, and then goes on with its cycle as if nothing had happened.
 """
 
 import asyncio
@@ -24,7 +25,9 @@ from dray.node.reaching import reach
 from dray.objects.files import FileObjects
 from dray.offload import InlineOffload, ThreadOffload
 from dray.pipeline.compactor.cycle import Compactor, TopicTally
+from dray.pipeline.compactor.rebuild import Rebuilder
 from dray.pipeline.compactor.saga import Saga
+from dray.pipeline.compactor.standing import StandingTables
 from dray.pipeline.compactor.upkeep import Upkeep
 from dray.pipeline.compactor.worker import FileJob, JobOutcome, write_files
 from dray.pipeline.opening import effects, read_directory
@@ -32,11 +35,13 @@ from dray.replica.replica import Replica
 from dray.tables.catalog import open_catalog
 from dray.tables.due import DueRules
 from dray.tables.io import bound_store
+from dray.tables.rewrites import RewriteRules
 from dray.tables.table import TableOwner, TopicTables
 from tests.pipeline.parts import Row
 
 ALL = DueRules(age_ms=0, size=0, file_size=128 << 20)
-STEPS = ("CreateTask", "files", "FilesWritten", "commit", "TableCommitted", "Swap", "FinishTask")
+STEPS = ("CreateTask", "files", "FilesWritten", "commit", "send", "TableCommitted", "Swap", "FinishTask")
+"""`commit` is a change of a table, with its looks at it; `send` the one call of the catalog in it."""
 
 
 def without_spark(address: str) -> Callable[[Sequence[FileJob]], list[JobOutcome]]:
@@ -57,6 +62,8 @@ class Running:
     replicas: dict[int, Replica]
     upkeep: Upkeep
     cluster_id: str
+    standing: StandingTables
+    rebuilder: Rebuilder
 
     async def cycle(self, topic: str | None = None) -> dict[str, TopicTally]:
         return await self.compactor.run(topic)
@@ -86,7 +93,14 @@ def rows_of(topic: str, table: pa.Table) -> list[Row]:
 
 @asynccontextmanager
 async def compactor(
-    directory: Path, run_jobs=None, rules: DueRules = ALL, *, keep: bool = False
+    directory: Path,
+    run_jobs=None,
+    rules: DueRules = ALL,
+    *,
+    keep: bool = False,
+    catalog: str = "sqlite",
+    rewriting: RewriteRules | None = None,
+    keep_rows: bool = False,
 ) -> AsyncIterator[Running]:
     """One on the log of a directory, beside its broker or with none."""
     found, identity = read_directory(str(directory))
@@ -103,14 +117,16 @@ async def compactor(
             stack.push_async_callback(replica.close_session)
             replicas[domain] = replica
         store = stack.enter_context(bound_store(address, objects))
-        tables = TopicTables(open_catalog("sqlite", found.root, store), store, SystemEntropy())
+        tables = TopicTables(open_catalog(catalog, found.root, store), store, SystemEntropy())
         offload = ThreadOffload(4)
+        rebuilder = Rebuilder(replicas, tables, offload, SystemEntropy(), identity.cluster_id, keep=keep_rows)
+        standing = StandingTables(replicas, tables, offload, SystemClock(), identity.cluster_id, rebuilder)
         made = Compactor(
             replicas, Saga(replicas, await objects(), tables=True), tables, run_jobs or without_spark(address), rules,
-            SystemClock(), offload, 1 << 40, identity.cluster_id,
+            SystemClock(), offload, 1 << 40, identity.cluster_id, rewriting, standing, rebuilder,
         )  # fmt: skip
-        upkeep = Upkeep(replicas, tables, offload, identity.cluster_id, keep=keep)
-        yield Running(made, tables, replicas, upkeep, identity.cluster_id)
+        upkeep = Upkeep(replicas, tables, offload, identity.cluster_id, standing, keep=keep, keep_rows=keep_rows)
+        yield Running(made, tables, replicas, upkeep, identity.cluster_id, standing, rebuilder)
 
 
 class Died(BaseException):
@@ -119,6 +135,12 @@ class Died(BaseException):
 
 def die_indeed() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def sleep_once() -> Callable[[], None]:
+    """Stops the whole process, the first time it is called."""
+    numbers = [signal.SIGSTOP]
+    return lambda: os.kill(os.getpid(), numbers.pop()) if numbers else None
 
 
 def arm(running: Running, step: str, die: Callable[[], None]) -> None:
@@ -138,6 +160,7 @@ def arm(running: Running, step: str, die: Callable[[], None]) -> None:
 
     running.compactor._run_jobs = around("files", running.compactor._run_jobs)
     running.tables.commit = around("commit", running.tables.commit)
+    running.tables.catalog.commit_table = around("send", running.tables.catalog.commit_table)
     for replica in running.replicas.values():
         replica.propose = _dying(replica.propose, when, what, die)
 
@@ -155,9 +178,9 @@ def _dying(propose, when: str, what: str, die: Callable[[], None]):
     return call
 
 
-async def main(directory: str, step: str, topic: str) -> None:
+async def main(directory: str, step: str, topic: str, what: str = "die") -> None:
     async with compactor(Path(directory)) as running:
-        arm(running, step, die_indeed)
+        arm(running, step, sleep_once() if what == "stop" else die_indeed)
         await running.cycle(topic)
 
 

@@ -72,11 +72,13 @@ class ObjectServer:
     """The objects of a directory by HTTP, as S3 serves them: `s3://bucket/...`.
 
     `before` is called with the name of each WAL object that is asked for; it may wait, or return a status.
+    `after_put` is called with the name of each object that was put, before that is answered; it may wait.
     """
 
     def __init__(self) -> None:
         self.root = Path()
         self.before: Callable[[str], int | None] = lambda _: None
+        self.after_put: Callable[[str], None] = lambda _: None
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"store": self}))
         self._server.daemon_threads = True
 
@@ -89,7 +91,7 @@ class ObjectServer:
 
     def serve(self, root: Path) -> str:
         """Serve this directory as usual; returns its address."""
-        self.root, self.before = root, lambda _: None
+        self.root, self.before, self.after_put = root, lambda _: None, lambda _: None
         return "s3://bucket"
 
     def __enter__(self) -> "ObjectServer":
@@ -129,6 +131,23 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
+    def do_PUT(self) -> None:
+        """Created once: what is there already is not put again."""
+        name = unquote(self.path.partition("?")[0]).removeprefix("/bucket/")
+        body, path = self.rfile.read(int(self.headers["content-length"])), self.store.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with path.open("xb") as file:
+                file.write(body)
+            status = 200
+            self.store.after_put(name)
+        except FileExistsError:
+            status = 412
+        self.send_response(status)
+        self.send_header("content-length", "0")
+        self.send_header("etag", '"0"')
+        self.end_headers()
+
     def log_message(self, *_: object) -> None:
         pass
 
@@ -150,6 +169,7 @@ class Broker:
         line = self._process.stdout.readline()
         assert line.startswith("ready "), f"the broker did not start: {self._process.wait()}"
         self.bootstrap = line.split()[1].removeprefix("kafka=")
+        self.http = line.split()[2].removeprefix("http=").rstrip("/")
 
     @property
     def pid(self) -> int:
@@ -350,3 +370,18 @@ def plan_only(frame) -> None:
 
 def collect(frame) -> list[Row]:
     return sorted(row_of(row.asDict(), int(row["timestamp"].timestamp() * 1000 + 0.5)) for row in frame.collect())
+
+
+def workers_of(spark) -> list[int]:
+    """The Python processes in which tasks of this session run: forked by a daemon that its JVM started."""
+    jvm = spark.sparkContext._gateway.proc.pid
+    parents, tasks = {}, set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                if b"dray.pipeline.daemon" in (entry / "cmdline").read_bytes():
+                    tasks.add(int(entry.name))
+            except OSError:
+                continue
+    return [pid for pid in tasks if parents.get(parents[pid]) == jvm]

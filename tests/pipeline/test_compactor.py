@@ -87,6 +87,7 @@ def ways(steps):
     return [f"{when}:{what}" for what in steps for when in ("before", "after")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ways(STEPS))
 def test_whoever_comes_after_a_compactor_that_ended_finishes_its_work(broker, topic, step):
     """R-152, R-153, R-154, CP3: on both sides of each effect; each row once, nothing lost."""

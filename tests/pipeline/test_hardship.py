@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -23,6 +22,7 @@ from tests.pipeline.parts import (
     produce,
     source,
     wait_until,
+    workers_of,
 )
 
 pytestmark = pytest.mark.slow  # a session alone takes ten seconds
@@ -123,18 +123,3 @@ def test_a_store_that_fails_for_a_while_is_asked_again_and_one_that_fails_for_go
     told = r"the store does not give an object.*object=wal/.*topic=shaky partition=0 stream=\d+ offset=100"
     with pytest.raises(Exception, match=told):
         source(spark, hasty, subscribe="shaky", objects=address).collect()
-
-
-def workers_of(spark) -> list[int]:
-    """The Python processes in which tasks of this session run: forked by a daemon that its JVM started."""
-    jvm = spark.sparkContext._gateway.proc.pid
-    parents, tasks = {}, set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                if b"dray.pipeline.daemon" in (entry / "cmdline").read_bytes():
-                    tasks.add(int(entry.name))
-            except OSError:
-                continue
-    return [pid for pid in tasks if parents.get(parents[pid]) == jvm]

@@ -160,10 +160,12 @@ def test_an_idle_scratch_buffer_keeps_little_memory(expands_to: int, cap: int, i
 MEASURE = """
 import os, pathlib, sys
 from dray.records import Codec
-from dray.records.codecs import Scratch, decompress
+from dray.records.codecs import Scratch, compress, decompress
 from dray.records.errors import ExpandsTooFar
 
 CAP = 8 << 20
+for codec in Codec:  # what is loaded at the first use is no cost of a bomb
+    decompress(codec, compress(codec, b"a" * 100), Scratch(1 << 16))
 
 def peak():  # not ru_maxrss, which a child inherits from its parent
     status = pathlib.Path("/proc/self/status").read_text()
@@ -176,7 +178,7 @@ for path in sys.argv[1:]:
         try:
             decompress(codec, packed, Scratch(CAP))
         except ExpandsTooFar:
-            print((peak() - before - (2 << 20)) / CAP)  # a decoder's own tables are there whatever the cap
+            print((peak() - before - (3 << 20)) / CAP)  # a decoder has its own tables and buffers whatever the cap
         sys.stdout.flush()
         os._exit(0)
     os.wait()
@@ -216,4 +218,4 @@ def test_a_bomb_costs_at_most_twice_the_cap(tmp_path):
     done = subprocess.run([sys.executable, "-c", MEASURE, *paths], capture_output=True, text=True, check=True)
     costs = dict(zip(paths, map(float, done.stdout.split()), strict=True))
     print({path.stem: cost for path, cost in costs.items()})
-    assert all(-0.25 <= cost <= 2 for cost in costs.values()), costs
+    assert all(-0.5 <= cost <= 2 for cost in costs.values()), costs

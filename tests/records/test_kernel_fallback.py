@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 SERVE = """
@@ -54,6 +56,7 @@ def serve(which: str) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.slow
 def test_the_twin_serves_alone_with_the_same_results():
     """B3: validation, columns, rebuilt batches and refusals, word for word."""
     loaded, results = serve("extension")

@@ -18,6 +18,7 @@ def fuzz(seed: int, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
 
 
+@pytest.mark.slow
 def test_damaged_input_never_leads_outside_a_buffer():
     """B6"""
     done = fuzz(3)

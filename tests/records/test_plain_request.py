@@ -92,6 +92,7 @@ requests = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(topics=requests, client_id=st.one_of(st.none(), st.text(max_size=9)), acks=st.sampled_from((-1, 1)))
 def test_what_is_plain_is_read_as_the_code_for_every_request_reads_it(

@@ -49,6 +49,7 @@ def rebuilt(table: pa.RecordBatch, **options: int) -> list[bytes]:
     return out
 
 
+@pytest.mark.slow
 @given(
     lists=st.lists(st.tuples(record_lists, st.sampled_from(Codec), st.integers(0, 2**60)), max_size=3),
     narrow_limit=st.sampled_from((2**31 - 1, 0)),

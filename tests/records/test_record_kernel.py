@@ -72,6 +72,7 @@ def test_both_judge_damaged_records_alike_and_every_fault_occurs():
     assert seen == {0, *Fault} - {Fault.COLUMN}
 
 
+@pytest.mark.slow
 @given(
     lists=st.lists(st.tuples(record_lists, st.integers(0, 2**62), st.booleans()), max_size=4),
     narrow_limit=st.sampled_from((2**31 - 1, 0, 5, 100)),

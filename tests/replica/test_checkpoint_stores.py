@@ -20,7 +20,9 @@ from dray.replica.checkpoints import (
     MemoryCheckpoints,
     PublishedCheckpoints,
     SharedCheckpoints,
+    files,
     newest_machine,
+    pages,
 )
 from dray.replica.fold import fold_to, state_at
 from tests.replica.domain import LOG_ID, new_log
@@ -29,10 +31,13 @@ POSITION = 1
 """Of the machine below: it has seen the first entry of a log."""
 
 
-@pytest.fixture(params=["files", "joined", "shared", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> CheckpointStore:
-    match request.param:
-        case "files":
+@pytest.fixture(params=["files", "pages", "joined", "joined in pages", "shared", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CheckpointStore:
+    if "pages" in request.param:
+        monkeypatch.setattr(files, "LARGE", 1)
+        monkeypatch.setattr(pages, "PAGE", 64)
+    match request.param.removesuffix(" in pages"):
+        case "files" | "pages":
             return FileCheckpoints(tmp_path / "ours", LocalDisk(), InlineOffload())
         case "joined":
             theirs = FileCheckpoints(tmp_path / "theirs", LocalDisk(), InlineOffload())

@@ -3,9 +3,10 @@
 import pytest
 
 from dray.machine.streams import FloorRaised, FloorReason, RaiseFloor
-from dray.machine.topics import AlterTopic, Topic
+from dray.machine.topics import AlterTopic
+from dray.retention import telemetry
 
-from .shop import BATCH_BYTES, DAY, HOUR, MINUTE, NOW, Broker, Cluster, collect
+from .shop import BATCH_BYTES, DAY, HOUR, MINUTE, NOW, Cluster, collect
 
 
 @pytest.fixture
@@ -100,17 +101,10 @@ async def test_objects_vanish_only_after_the_grace_time(cluster):
         assert await cluster.paths() == []
 
 
-async def only_compacted(broker: Broker, name: str, **configs: str) -> Topic:
-    """A topic as it could be made before that was refused (ADR-0018)."""
-    topic = await broker.topic(name, **configs)
-    await broker.catalog.propose(AlterTopic(topic_id=topic.id, set={"cleanup.policy": "compact"}))
-    return topic
-
-
 async def test_a_topic_that_only_compacts_or_makes_no_sense_keeps_its_records(cluster):
     """RT3."""
     async with cluster.broker() as broker:
-        (compacted,) = (await only_compacted(broker, "c", retention_ms="1")).streams
+        (compacted,) = (await broker.topic("c", cleanup_policy="compact", retention_ms="1")).streams
         odd = await broker.topic("odd")
         (both,) = (await broker.topic("b", cleanup_policy="compact,delete", retention_ms="1")).streams
         await broker.catalog.propose(AlterTopic(topic_id=odd.id, set={"retention.ms": "soon"}))
@@ -118,6 +112,8 @@ async def test_a_topic_that_only_compacts_or_makes_no_sense_keeps_its_records(cl
         await broker.pass_time(30 * DAY)
         await broker.retention().retain()
         assert [broker.stream(stream).start for stream in (compacted, odd.streams[0], both)] == [0, 0, 1]
+        kept = telemetry.UNCOMPACTED.labels(str(broker.catalog.machine.domain))._value.get()
+        assert kept == broker.stream(compacted).index.size > 0  # E-21
 
 
 async def test_an_altered_config_counts_from_the_next_look_on(cluster):
@@ -165,7 +161,7 @@ async def test_the_rows_of_a_deleted_topic_go_until_it_is_forgotten(cluster):
 
 async def test_a_deletion_of_records_that_stopped_halfway_is_finished(cluster):
     async with cluster.broker() as broker:
-        (stream,) = (await only_compacted(broker, "t")).streams
+        (stream,) = (await broker.topic(cleanup_policy="compact")).streams
         await broker.produce(*[(stream, 1)] * 20)
         command = RaiseFloor(stream=stream, reason=FloorReason.DELETE_RECORDS, bound=15, limit=5)
         assert await broker.catalog.propose(command) == [FloorRaised(start=15, left=10)]

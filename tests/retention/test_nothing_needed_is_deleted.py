@@ -1,13 +1,14 @@
 """Whatever brokers, readers, clocks and crashes do: what is needed stays, and what is not goes."""
 
 import random
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
 import pytest
 
 from dray.machine.garbage import Pin, Unpin
 from dray.machine.streams import FloorReason, RaiseFloor
-from dray.objects.paths import WalName
+from dray.objects.paths import FILES_PREFIX, WAL_PREFIX
 
 from .shop import HOUR, MINUTE, TTL_MS, Cluster, pass_time
 from .stores import WatchedObjects
@@ -18,9 +19,7 @@ def needed(machine) -> set[str]:
     found = set()
     for stream in machine.streams.all():
         for row in stream.index.rows(stream.start):
-            owner = machine.objects.find(row.object)
-            name = WalName.of(zone=owner.zone, domain=machine.domain, created_ms=owner.created_ms, wal_id=owner.wal_id)
-            found.add(name.path())
+            found.add(machine.objects.find(row.object).path())
     return found
 
 
@@ -40,8 +39,7 @@ class Story:
         self.store = WatchedObjects(self.cluster.store, self.judge)
         self.lives = [AsyncExitStack(), AsyncExitStack()]
         self.brokers = [await self.start(number) for number in range(2)]
-        actions = [self.produce, self.produce, self.leave, self.floor, self.delete, self.pin, self.unpin,
-                   self.time, self.time, self.look, self.look, self.die]  # fmt: skip
+        actions = self.actions()
         try:
             for _ in range(steps):
                 await self.dice.choice(actions)()
@@ -50,6 +48,10 @@ class Story:
         finally:
             for life in self.lives:
                 await life.aclose()
+
+    def actions(self) -> list[Callable[[], Awaitable[None]]]:
+        return [self.produce, self.produce, self.leave, self.floor, self.delete, self.pin, self.unpin,
+                self.time, self.time, self.look, self.look, self.die]  # fmt: skip
 
     async def start(self, number: int):
         broker = await self.lives[number].enter_async_context(self.cluster.broker(f"broker-{number}"))
@@ -62,10 +64,14 @@ class Story:
         """Of the broker that has applied the most."""
         return max((broker.machine for broker in self.brokers), key=lambda machine: machine.position)
 
+    def needed(self) -> set[str]:
+        """What must be in the store now."""
+        return needed(self.machine)
+
     def judge(self, path: str) -> None:
         """Just before an object is deleted."""
         machine = self.machine
-        assert path not in needed(machine)
+        assert path not in self.needed()
         for session, kept in self.pins.values():
             assert session not in machine.sessions.live or path not in kept
         assert self.uncommitted.get(path) not in machine.sessions.live
@@ -74,12 +80,15 @@ class Story:
     async def check(self) -> None:
         for broker in self.brokers:
             await broker.catalog.sync()
-        there = set(await self.cluster.paths())
-        assert needed(self.machine) <= there
+        there = await self.there()
+        assert self.needed() <= there
         for session, kept in self.pins.values():
             assert session not in self.machine.sessions.live or kept <= there
         for path, session in self.uncommitted.items():
             assert session not in self.machine.sessions.live or path in there
+
+    async def there(self) -> set[str]:
+        return {info.path for prefix in (WAL_PREFIX, FILES_PREFIX) async for info in self.cluster.store.list(prefix)}
 
     def broker(self):
         return self.dice.choice(self.brokers)
@@ -144,6 +153,9 @@ class Story:
             self.lives[number] = AsyncExitStack()
             self.brokers[number] = await self.start(number)
 
+    async def let_go(self) -> None:
+        """Of what somebody else than a broker holds, and nobody needs."""
+
     async def finish(self) -> None:
         """Nothing is left but what is needed, once every reader has gone."""
         while self.pins:
@@ -152,14 +164,17 @@ class Story:
             await self.lives[number].aclose()
             self.lives[number] = AsyncExitStack()
             self.brokers[number] = await self.start(number)
-        for waited in (TTL_MS, HOUR):  # for what was left behind; then for the grace of what died meanwhile
+        for waited in (TTL_MS, *[HOUR] * 8):  # for what was left behind; then for the grace of what died meanwhile
             await pass_time(waited, *self.brokers)
             for broker in self.brokers:
                 await broker.catalog.sync()
                 await broker.service.retain()
                 await broker.service.sweep()
+            await self.let_go()
+            if waited == HOUR and await self.there() == self.needed():
+                break
         await self.check()
-        assert set(await self.cluster.paths()) == needed(self.machine)
+        assert await self.there() == self.needed()
 
 
 @pytest.mark.parametrize("seed", range(8))

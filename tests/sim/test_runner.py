@@ -15,6 +15,9 @@ from tests.sim.found import find, known
 
 KNOWN = known()
 
+LIGHT = ("local", "memory", "ordering", "rollback")
+"""Scenarios whose runs take less than a second."""
+
 KEPT = [
     line.split(maxsplit=2)
     for line in (Path(__file__).parent / "seeds.txt").read_text().splitlines()
@@ -48,7 +51,9 @@ def test_a_planted_bug_is_gone_after_its_run():
     assert dict(vars(Sessions)) == before
 
 
-@pytest.mark.parametrize("name", sorted(SCENARIOS))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in LIGHT else pytest.mark.slow) for name in sorted(SCENARIOS)]
+)
 def test_the_first_seeds_of_every_scenario_are_clean(name):
     for seed in (1, 2):
         outcome = simulate(name, seed)
@@ -64,6 +69,7 @@ def test_five_hundred_seeds_are_clean(first):
         assert outcome.violation is None, f"scenario={outcome.scenario} seed={seed}: {outcome.violation}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "signs"),
     [
@@ -95,6 +101,7 @@ def test_the_first_seeds_show_what_a_scenario_is_about(name, signs):
     assert not missing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scenario", "seed"), [("ordering", "17"), ("pipelines", "3"), ("groups-consumer", "3")])
 def test_a_run_repeats_exactly_in_another_process_under_another_hash_seed(scenario, seed):
     """SM1, SM4"""
@@ -131,6 +138,7 @@ def test_a_replay_prints_the_trace_and_the_same_violation(capsys):
     assert "late copy" in out
 
 
+@pytest.mark.slow
 def test_seeds_give_the_same_outcomes_in_parallel():
     alone = sorted((o.seed, o.fingerprint) for o in runner.run_seeds(range(1, 17), "ordering", 1))
     together = sorted((o.seed, o.fingerprint) for o in runner.run_seeds(range(1, 17), "ordering", 2))

@@ -6,6 +6,11 @@ import sys
 
 import pytest
 
+from dray.tables import catalog
+from dray.tables.errors import CatalogUnavailable
+from tests.tables.faulty_rest import Fault, FaultyRest
+from tests.tables.warehouse import warehouse
+
 USE = """
 import sys
 from pathlib import Path
@@ -29,3 +34,14 @@ def test_what_pyiceberg_itself_is_told_of_the_catalog_counts(tmp_path):
     assert (ran.returncode, ran.stdout) == (0, "it is there\n"), ran.stderr
     assert file.stat().st_size > 0
     assert not (tmp_path / "tables").exists()
+
+
+def test_a_rest_catalog_that_says_nothing_is_given_up(tmp_path, monkeypatch):
+    """R-160: from the first question on, before anybody could have set a limit on the library's own connection."""
+    monkeypatch.setattr(catalog, "ANSWER_S", 0.2)
+    with FaultyRest("http://127.0.0.1:9") as line:
+        line.fault = lambda _method, _path: Fault(lands=False, hangs=True)
+        with pytest.raises(CatalogUnavailable, match="timed out"), warehouse(tmp_path, kind=line.address):
+            pass
+    with pytest.raises(CatalogUnavailable, match="does not answer"), warehouse(tmp_path, kind=line.address):
+        pass

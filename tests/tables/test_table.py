@@ -21,8 +21,11 @@ from dray.tables.errors import (
     TableBehind,
     TableChanged,
     TableCommitUnknown,
+    TableDropped,
+    TableLost,
     TableTaken,
 )
+from dray.tables.mending import load_for_mending, mend
 from dray.tables.snapshots import COMMIT_ID, LAST_COMMIT, OFFSETS
 from dray.tables.table import FileExchange, TableChange, TableOwner
 from tests.tables.warehouse import LATE_MS, NOW_MS, ORDERS, Warehouse, appending, span, warehouse
@@ -241,12 +244,52 @@ def test_files_that_somebody_rewrote_are_told_and_nothing_is_doubled(house):
     table = house.as_somebody_else()
     table.overwrite(table.scan().to_arrow())
     gone = [house.store.location_of("compaction/v1/0-0-10.parquet")]
-    house.tables.commit(ORDERS, TableChange(removed=gone), NOW_MS)
+    exchange = FileExchange(old=tuple(gone), new=(house.file(0, 0, 10, "-b"),))
+    for change in (TableChange(removed=gone), TableChange(exchanged=[exchange]), TableChange()):
+        with pytest.raises(TableChanged, match="rewritten"):
+            house.tables.commit(ORDERS, change, NOW_MS)
     with pytest.raises(TableChanged, match="rewritten"):
-        house.tables.commit(
-            ORDERS, TableChange(exchanged=[FileExchange(old=tuple(gone), new=(house.file(0, 0, 10, "-b"),))]), NOW_MS
-        )
+        house.append(0, 10, 10)
     assert house.rows() == span(0, 0, 10)
+
+
+def test_a_table_that_is_gone_is_not_made_again_as_if_it_had_been_empty(house):
+    """R-159: its older rows would be missing, and nobody would know."""
+    house.append(0, 0, 10)
+    house.catalog.drop_table(house.tables.identifier(ORDERS.name))
+    with pytest.raises(TableDropped):
+        house.append(0, 10, 10)
+    with pytest.raises(TableDropped):
+        house.tables.commit(ORDERS, TableChange(had_rows=True), NOW_MS)
+    assert house.tables.find(ORDERS) is None
+
+
+def test_metadata_that_is_not_there_is_told_apart_from_a_catalog_that_is_down(house):
+    """R-159"""
+    house.append(0, 0, 10)
+    (house.root / "objects" / house.store.name_of(orders(house).metadata_location)).unlink()
+    with pytest.raises(TableLost):
+        house.append(0, 10, 10)
+
+
+def test_a_table_is_mended_only_on_the_state_that_was_looked_at(house):
+    """TR1, TT1"""
+    first, second = house.file(0, 0, 10), house.file(0, 10, 10)
+    house.tables.commit(ORDERS, appending(first), NOW_MS)
+    seen = load_for_mending(house.tables, ORDERS)
+    house.tables.commit(ORDERS, appending(second), NOW_MS)
+    with pytest.raises(CommitFailedException):
+        mend(house.tables, seen, [house.file(0, 0, 10, "-new")], {0: 10}, "c", 5)
+    assert house.rows() == span(0, 0, 20)
+    seen = load_for_mending(house.tables, ORDERS)
+    mended = mend(house.tables, seen, [second, house.file(0, 0, 10, "-new")], {0: 20}, "c", 5)
+    assert (mended.added, mended.removed, mended.kept) == (1, 1, 1)
+    assert house.rows() == span(0, 0, 20)
+    assert orders(house).properties[LAST_COMMIT] == "c"
+    house.append(0, 20, 10)
+    assert [one.summary.operation.value for one in orders(house).metadata.snapshots] == [
+        "append", "append", "replace", "append",
+    ]  # fmt: skip
 
 
 def test_after_a_power_cut_the_catalog_names_only_what_is_there(tmp_path):
@@ -314,6 +357,8 @@ def test_a_topic_of_249_signs_has_a_table(house):
 
 
 def test_a_catalog_that_is_none_is_refused(house, tmp_path):
-    for kind in ("", "mysql", "http://127.0.0.1:1"):
+    for kind in ("", "mysql"):
         with pytest.raises(BadCatalog):
             open_catalog(kind, tmp_path, house.store)
+    with pytest.raises(CatalogUnavailable):
+        open_catalog("http://127.0.0.1:1", tmp_path, house.store)

@@ -3,6 +3,8 @@
 import json
 import math
 
+import pytest
+
 from bench import __main__ as command
 from bench.harness import Absolute, Comparison, Outcome, Report, measure, table
 
@@ -66,6 +68,7 @@ def write_module(directory, name: str, body: str) -> None:
     (directory / f"{name}.py").write_text("from bench.harness import *\n\n" + body, encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_broken_module_hides_no_other_and_the_command_ends_with_one(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("bench.__path__", [str(tmp_path)])
     write_module(tmp_path, "zz_good", "def cases(): return [Absolute('fine', lambda: 2.0, 1.0, 'x')]")
@@ -100,6 +103,7 @@ def test_the_readme_gets_the_last_run_of_each_module_between_its_markers(tmp_pat
     assert "| zz_table: a\\|b | 3 op/s | 2 op/s | 1.50 | ≥ 1 | pass |" in text
 
 
+@pytest.mark.slow
 def test_a_module_that_was_not_measured_here_keeps_its_rows(tmp_path, monkeypatch):
     monkeypatch.setattr("bench.__path__", [str(tmp_path)])
     write_module(tmp_path, "zz_new", "def cases(): return [Absolute('fine', lambda: 2.0, 1.0, 'x')]")

@@ -138,6 +138,7 @@ def test_two_things_with_one_name_are_refused():
     assert list(doubles(names)) == ["b: setting log.url is taken by a"]
 
 
+@pytest.mark.slow
 def test_the_names_of_this_tree_are_good():
     checked = subprocess.run([sys.executable, "-m", "tools.check_names"], cwd=ROOT, capture_output=True, text=True)
     assert checked.returncode == 0, checked.stderr

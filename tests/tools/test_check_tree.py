@@ -96,5 +96,6 @@ def test_binary_files_and_files_that_git_does_not_track_are_left_alone(tree, tmp
     assert tree({"logo.png": b"\0" + REGISTRY.encode(), "out/x.txt": REGISTRY, "latin.txt": b"\xe9\n"}) == []
 
 
+@pytest.mark.slow
 def test_this_tree_is_clean():
     assert [str(finding) for finding in check(Path(__file__).parents[2])] == []

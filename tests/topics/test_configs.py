@@ -37,11 +37,12 @@ def test_a_value_that_kafka_would_refuse_is_refused(name: str, value: str):
         configs.check({name: value})
 
 
-@pytest.mark.parametrize("value", ["compact", " compact "])
-def test_a_policy_that_would_let_a_topic_grow_for_ever_is_refused_and_says_what_to_do(value: str):
-    """R-197: nothing compacts yet."""
-    with pytest.raises(BadTopicConfig, match=r"use delete, or compact,delete"):
-        configs.check({"cleanup.policy": value})
+def test_a_policy_that_only_compacts_is_kept_and_deletes_nothing():
+    """R-197, E-21: legal, though nothing compacts yet; ADR-0145."""
+    assert configs.check({"cleanup.policy": " compact "}) == {"cleanup.policy": "compact"}
+    meaning = configs.meaning({"cleanup.policy": "compact"})
+    assert meaning.compacted
+    assert not meaning.deletes
 
 
 @pytest.mark.parametrize("value", ["delete", "compact,delete", "delete, compact"])

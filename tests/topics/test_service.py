@@ -13,8 +13,8 @@ from dray.machine.names import TopicId, domain_of
 from dray.machine.topics import CreateTopic, DeleteTopic, TopicState
 from dray.produce.rules import RuleBook
 from dray.replica.domains import Domains
-from dray.retention.floors import KEEP, read_rules
-from dray.topics.errors import BadPartitions, BadTopicConfig, BadTopicName, TopicExists, UnknownTopic
+from dray.retention.floors import ONLY_COMPACTS, read_rules
+from dray.topics.errors import BadPartitions, BadTopicName, TopicExists, UnknownTopic
 from dray.topics.service import NewTopic, TopicService
 from tests.replica.domain import CLUSTER, replica_on
 
@@ -181,19 +181,15 @@ async def test_a_name_that_kafka_would_refuse_is_refused(name):
             await topics.create(wanted(name))
 
 
-async def test_a_topic_that_only_compacts_and_was_made_before_that_was_refused_opens_as_ever():
-    """R-197, ADR-0018: it is found, takes keyed records only, and nothing of it is taken away."""
+async def test_a_topic_that_only_compacts_takes_keyed_records_and_keeps_them():
+    """R-197, ADR-0145."""
     logs = await cluster_logs(1)
-    async with broker(logs, "broker-1") as (topics, domains):
-        old = CreateTopic(topic_id=TopicId(b"o" * 16), name="old", partitions=2, configs={"cleanup.policy": "compact"})
-        await domains.catalog.propose(old)
-        await topics.finish(old.topic_id)
-        with pytest.raises(BadTopicConfig, match="not compacted yet"):
-            await topics.create(
-                NewTopic(name="new", partitions=1, replication_factor=1, configs={"cleanup.policy": "compact"})
-            )
     async with broker(logs, "broker-1") as (topics, _):
-        found = await topics.find("old")
+        await topics.create(
+            NewTopic(name="kept", partitions=2, replication_factor=1, configs={"cleanup.policy": "compact"})
+        )
+    async with broker(logs, "broker-1") as (topics, _):
+        found = await topics.find("kept")
         assert found.visible == 2
         assert RuleBook().of(found).batch.needs_keys
-        assert read_rules(found) == KEEP
+        assert read_rules(found) == ONLY_COMPACTS

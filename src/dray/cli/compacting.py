@@ -58,9 +58,11 @@ def options_of(config: Config) -> CompactorOptions:
     return CompactorOptions(
         data=str(config.get(BrokerSettings).data.absolute()), store=_store(config.get(ObjectsSettings)),
         tables=table.enabled, catalog=table.catalog, namespace=table.namespace,
-        keep_tables=table.on_topic_delete == "keep", age_ms=int(compaction.max_age.total_seconds() * 1000),
+        keep_rows=table.retention == "keep", keep_tables=table.on_topic_delete == "keep",
+        age_ms=int(compaction.max_age.total_seconds() * 1000),
         size=int(compaction.max_bytes), file_size=int(compaction.target_file_bytes),
-        cycle_size=int(compaction.cycle_bytes), look_s=compaction.look.total_seconds(),
+        cycle_size=int(compaction.cycle_bytes), small_files=compaction.small_files,
+        settled_ms=int(compaction.settled.total_seconds() * 1000), look_s=compaction.look.total_seconds(),
         idle_s=compaction.idle.total_seconds(), master=compaction.master, log_level=logging.level,
         log_form=logging.format,
     )  # fmt: skip

@@ -23,6 +23,8 @@ ADVICE: Final = {
     Kind.NOT_FOUND: "check the name and the path, then run it again",
     Kind.CONFLICT: "something else has it: stop that, or choose another",
     Kind.LOST: "another process has taken over; start this one again if it should serve",
+    Kind.UNAUTHENTICATED: "give a key that is valid: `drayd admin key create DIR` makes one",
+    Kind.FORBIDDEN: "use a key of another role, or ask an administrator",
     Kind.UNAVAILABLE: "nothing was changed: mend what the line above names, then run it again",
     Kind.UNKNOWN: "it may have happened: look before you repeat it",
     Kind.CORRUPT: "do not write there: restore a backup, or see `drayd doctor` and `drayd admin meta --help`",

@@ -7,7 +7,9 @@ them part of the configuration. `make check` finds a section without a line.
 from collections.abc import Mapping
 from typing import Final, Literal
 
+from dray.access.settings import AccessSettings
 from dray.config import Section
+from dray.consume.settings import ConsumeSettings
 from dray.fetch.settings import FetchSettings
 from dray.groups.settings import GroupSettings
 from dray.log.settings import LogSettings
@@ -35,9 +37,11 @@ class LoggingSettings(Section):
 
 
 SECTIONS: Final[Mapping[str, type[Section]]] = {
+    "access": AccessSettings,
     "broker": BrokerSettings,
     "cluster": ClusterSettings,
     "compaction": CompactionSettings,
+    "consume": ConsumeSettings,
     "fetch": FetchSettings,
     "groups": GroupSettings,
     "grpc": GrpcSettings,

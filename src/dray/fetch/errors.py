@@ -7,6 +7,14 @@ class OffsetOutOfRange(Invalid):
     """The offset lies below the log start or beyond the end; said only after a sync."""
 
 
+class BelowStart(OffsetOutOfRange):
+    """The records were deleted: the log start has passed them."""
+
+
+class AboveEnd(OffsetOutOfRange):
+    """Nothing was written there yet."""
+
+
 class StreamGone(NotFound):
     """The stream is closed or was never opened; said only after a sync."""
 

@@ -18,7 +18,10 @@ from typing import Final, NamedTuple
 from dray.heaps.errors import BadMessageId, BadToken
 
 _LETTERS: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_VALUES: Final = {letter: value for value, letter in enumerate(_LETTERS)}
+_CROCKFORD: Final = frozenset(_LETTERS)
+_PAIRS: Final = tuple(first + second for first in _LETTERS for second in _LETTERS)
+_TO_DIGITS: Final = str.maketrans(_LETTERS, "0123456789ABCDEFGHIJKLMNOPQRSTUV")
+"""To the digits that `int` knows."""
 _LENGTH: Final = 26
 _SEQ_BITS: Final = 36
 _NUMBER_BITS: Final = 32
@@ -42,23 +45,24 @@ class LeaseToken(NamedTuple):
 
 def format_id(identity: MessageId) -> str:
     """As a ULID (HN1)."""
-    bits = identity.begun_ms
-    bits = bits << _DOMAIN_BITS | identity.domain
-    bits = bits << _NUMBER_BITS | identity.number
-    bits = bits << _SEQ_BITS | identity.seq
-    return "".join(_LETTERS[bits >> shift & 31] for shift in range(125, -5, -5))
+    begun_ms, domain, number, seq = identity
+    bits = ((begun_ms << _DOMAIN_BITS | domain) << _NUMBER_BITS | number) << _SEQ_BITS | seq
+    high, low = bits >> 60, bits & (1 << 60) - 1  # small numbers are quicker than large ones
+    p = _PAIRS
+    return (
+        p[high >> 60] + p[high >> 50 & 1023] + p[high >> 40 & 1023] + p[high >> 30 & 1023] + p[high >> 20 & 1023]
+        + p[high >> 10 & 1023] + p[high & 1023] + p[low >> 50] + p[low >> 40 & 1023] + p[low >> 30 & 1023]
+        + p[low >> 20 & 1023] + p[low >> 10 & 1023] + p[low & 1023]
+    )  # fmt: skip
 
 
 def parse_id(text: str) -> MessageId:
     """Raises `BadMessageId` (HN1)."""
     if len(text) != _LENGTH or text[0] > "7":
         raise BadMessageId("a message id has 26 letters and digits", id=text[:40])
-    bits = 0
-    for letter in text:
-        value = _VALUES.get(letter)
-        if value is None:
-            raise BadMessageId("a message id is written in Crockford's base 32", id=text[:40])
-        bits = bits << 5 | value
+    if not _CROCKFORD.issuperset(text):
+        raise BadMessageId("a message id is written in Crockford's base 32", id=text[:40])
+    bits = int(text.translate(_TO_DIGITS), 32)
     seq = bits & (1 << _SEQ_BITS) - 1
     number = bits >> _SEQ_BITS & (1 << _NUMBER_BITS) - 1
     domain = bits >> _SEQ_BITS + _NUMBER_BITS & (1 << _DOMAIN_BITS) - 1

@@ -18,6 +18,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from dray.clock import Clock
@@ -104,10 +105,10 @@ class _Enqueuing:
     placed: PlacedBodies | None = None
     to_object: bool = False
     replaced: bool = False
+    size: int = field(init=False)
 
-    @property
-    def size(self) -> int:
-        return sum(len(message.body) for message in self.messages)
+    def __post_init__(self) -> None:
+        self.size = sum([len(message.body) for message in self.messages])
 
 
 @dataclass(slots=True, eq=False)
@@ -265,10 +266,9 @@ class HeapLane:
         self._waiting_rows += rows
 
     def _queue(self, unit: _Enqueuing) -> None:
-        inline = not unit.to_object and all(
-            is_inline(len(message.body), 0, self._replica.machine.heaps.inline.used, self._policy)
-            for message in unit.messages
-        )
+        largest = max([len(message.body) for message in unit.messages])
+        used = self._replica.machine.heaps.inline.used
+        inline = not unit.to_object and is_inline(largest, 0, used, self._policy)
         if (inline and unit.size <= self._policy.inline_turn_bytes) or unit.placed is not None:
             self._enqueuing.append(unit)
             self.kick()
@@ -513,12 +513,12 @@ def _enqueue_of(units: Sequence[_Enqueuing], zone: str) -> Enqueue:
     keys: dict[bytes, int] = {}
     rows, bodies = [], []
     placed = units[0].placed
-    positions = iter(() if placed is None else placed.positions)
+    positions = repeat(0) if placed is None else iter(placed.positions)
     for unit in units:
-        for message in unit.messages:
-            key = 0 if message.key is None else keys.setdefault(message.key, len(keys) + 1)
-            rows.append(message.row._replace(key=key, position=next(positions, 0), length=len(message.body)))
-            bodies.append(message.body)
+        for (priority, wait, partition, retries, row_flags, _, seq, _, _), body, name in unit.messages:
+            key = 0 if name is None else keys.setdefault(name, len(keys) + 1)
+            rows.append((priority, wait, partition, retries, row_flags, key, seq, next(positions), len(body)))
+            bodies.append(body)
     flags = (IN_OBJECT if placed is not None else 0) | (ATOMIC if units[0].atomic else 0)
     return Enqueue(
         shard=units[0].shard, packed=pack_messages(rows), bodies=b"" if placed is not None else b"".join(bodies),

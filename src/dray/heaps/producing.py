@@ -95,16 +95,15 @@ class MessagePacker:
 
 def check_message(heap: Heap, message: HeapMessage) -> None:
     """Everything that can be refused without asking the machine."""
-    headers = message.headers or {}
     if len(message.payload) > heap.config.max_payload_bytes:
         raise BadMessage("the payload is too large", size=len(message.payload), most=heap.config.max_payload_bytes)
-    if sum(len(name.encode()) + len(value.encode()) for name, value in headers.items()) > MAX_HEADER_BYTES:
+    if message.headers and _header_bytes(message.headers) > MAX_HEADER_BYTES:
         raise BadMessage("the headers are too large", most=MAX_HEADER_BYTES)
     if not -(1 << 63) <= message.priority < 1 << 63:
         raise BadMessage("a priority is a signed number of 64 bits")
-    names = (message.partition_key, message.producer, message.dedup_key)
-    if any(len(name.encode()) > MAX_NAME_BYTES for name in names):
-        raise BadMessage("a key or a producer is too long", most=MAX_NAME_BYTES)
+    for name in (message.partition_key, message.producer, message.dedup_key):
+        if name and len(name.encode()) > MAX_NAME_BYTES:
+            raise BadMessage("a key or a producer is too long", most=MAX_NAME_BYTES)
     if message.producer and message.dedup_key:
         raise BadMessage("a message has a producer or a dedup key, not both")
     if not 0 <= message.seq <= MAX_SEQ or not 0 <= message.epoch < 1 << 64:
@@ -112,6 +111,10 @@ def check_message(heap: Heap, message: HeapMessage) -> None:
     _check_times(message)
     if heap.config.json if message.json is None else message.json:
         _check_json(message.payload)
+
+
+def _header_bytes(headers: Mapping[str, str]) -> int:
+    return sum(len(name.encode()) + len(value.encode()) for name, value in headers.items())
 
 
 def _check_times(message: HeapMessage) -> None:

@@ -11,6 +11,7 @@ from dray.log.urls import LogUrl, ServedLogs, parse_log_url
 
 _LARGEST_ENTRY: Final = Size("16MiB")
 """What a length in a segment can say; `FileLog.open` refuses more."""
+_LEAST: Final = Size("16MiB")
 _EXPECTED: Final = "expected local:DIR, unix:DIR/meta.sock or memory:"
 
 
@@ -26,6 +27,14 @@ class LogSettings(Section):
 
     max_entry_bytes: Size = Size("1MiB")
     """Refuse an entry above this size. Above 1MiB a log cannot be moved to etcd."""
+
+    keep_bytes: Size = Size("2GiB")
+    """Keep an hour of the log for `drayd meta` and for who comes back, but no more than this; never less than what
+    lies between the two newest checkpoints."""
+
+    checkpoint_bytes: Size = Size("256MiB")
+    """Make a checkpoint when the log has grown by this much, bodies of messages included. Without those it is due much
+    sooner. Smaller: a quicker start after a crash, more work beside."""
 
     @field_validator("url")
     @classmethod
@@ -49,4 +58,6 @@ class LogSettings(Section):
             raise ValueError(f"log.max_entry_bytes must be from 1B to {_LARGEST_ENTRY}")
         if self.segment_bytes < self.max_entry_bytes:
             raise ValueError("log.segment_bytes must be at least log.max_entry_bytes")
+        if not _LEAST <= self.keep_bytes or not _LEAST <= self.checkpoint_bytes:
+            raise ValueError(f"log.keep_bytes and log.checkpoint_bytes must be at least {_LEAST}")
         return self

@@ -52,8 +52,20 @@ class CheckpointTooNew(DrayError):
     kind = Kind.CORRUPT
 
 
+class Dumped(NamedTuple):
+    """A checkpoint, and where its large columns begin."""
+
+    data: bytes
+    seams: list[int]
+
+
 def dump(machine: Machine) -> bytes:
     """The checkpoint of a machine (K2)."""
+    return dump_parts(machine).data
+
+
+def dump_parts(machine: Machine) -> Dumped:
+    """The same, for who keeps it in pages."""
     out = Writer()
     if machine.version < FIRST_WITH_SECTIONS:
         form = UNNAMED
@@ -63,7 +75,7 @@ def dump(machine: Machine) -> bytes:
         _dump_sections(machine, out)
     body = out.body()
     head = _HEAD.pack(MAGIC, form, 0, len(body))
-    return b"".join((head, body, _hash(head, body)))
+    return Dumped(b"".join((head, body, _hash(head, body))), [len(head) + at for at in out.seams()])
 
 
 def load(checkpoint: bytes | memoryview, kind: type[Machine] = Machine) -> Machine:

@@ -102,6 +102,18 @@ class ReleaseFiles(Packed, frozen=True, kw_only=True):
         return max(1, len(self.objects))
 
 
+class HoldFiles(Packed, frozen=True, kw_only=True):
+    """A table is about to name these files, which it did not have before: it is made anew."""
+
+    number = 60
+    since = 2
+
+    objects: Annotated[tuple[ObjectField, ...], Meta(max_length=MAX_ROWS)]
+
+    def needs(self) -> int:
+        return max(1, len(self.objects))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pinned(Verdict):
     """Whatever was alive at `position` stays in the store while the pin lives."""
@@ -124,6 +136,13 @@ class FilesReleased(Verdict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FilesHeld(Verdict):
+    """The files that the table may name now; the others are dead, or no files."""
+
+    objects: tuple[ObjectId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Death:
     """Since when an object is dead, and whether its deletion has begun."""
 
@@ -137,7 +156,9 @@ class Objects(ObjectTable):
 
     name: ClassVar[str] = "objects"
     since: ClassVar[int] = 1
-    commands: ClassVar[tuple[type[Command], ...]] = (Pin, Unpin, MarkDeleting, Gone, ReleaseFiles)
+    commands: ClassVar[tuple[type[Command], ...]] = (
+        Pin, Unpin, MarkDeleting, Gone, ReleaseFiles, HoldFiles,
+    )  # fmt: skip
 
     def __init__(self, head: Head, timeline: Timeline) -> None:
         super().__init__(head)
@@ -171,6 +192,8 @@ class Objects(ObjectTable):
                 return self._forget(command)
             case ReleaseFiles():
                 return self._release_files(step, command)
+            case HoldFiles():
+                return self._hold_files(command)
             case _:
                 return stray(command)
 
@@ -196,6 +219,13 @@ class Objects(ObjectTable):
     def deleting(self, limit: int) -> list[ObjectId]:
         """Objects whose deletion was begun and not yet reported."""
         return [number for number, death in self.dead.items() if death.deleting][:limit]
+
+    def pass_files(self, owners: Iterable[int]) -> None:
+        """The log start has passed these: those of them that are files are remembered as such."""
+        for number in owners:
+            file = self.files.get(ObjectId(number))
+            if file is not None:
+                self.files[ObjectId(number)] = replace(file, passed=True)
 
     def only_in_table(self) -> Iterator[ObjectId]:
         """Files that no row and no task names any more: to be taken out of their table, and then released."""
@@ -254,6 +284,18 @@ class Objects(ObjectTable):
                 self.release(step, (number,))  # X1
                 released.append(number)
         return FilesReleased(objects=tuple(released))
+
+    def _hold_files(self, command: HoldFiles) -> Verdict:
+        held = []
+        for number in command.objects:
+            file = self.files.get(number)
+            if file is None or (not file.held and not self.rows(number)):
+                continue  # X1: the dead do not come back
+            if not file.held:
+                self.files[number] = replace(file, held=True)
+                self.hold(number)
+            held.append(number)
+        return FilesHeld(objects=tuple(held))
 
     def dump(self, out: Writer, version: int) -> None:
         out.values([self.next, self.min_grace_ms, len(self._origins), len(self.dead), len(self.pins)])

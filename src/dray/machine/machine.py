@@ -27,6 +27,7 @@ from typing import ClassVar, Final
 
 from dray.errors import Invalid
 from dray.log.envelope import HEAD, BadEntry, decode_commands
+from dray.machine.access import AccessKeys
 from dray.machine.brokers import Brokers
 from dray.machine.command import MAX_ROWS, BadCommand, Command, Decoders
 from dray.machine.confirmations import Confirmations
@@ -45,6 +46,7 @@ from dray.machine.producer_ids import ProducerIds
 from dray.machine.sessions import Open, SessionKind, Sessions
 from dray.machine.step import Applied, EndReason, Outcome, Step
 from dray.machine.streams import Streams
+from dray.machine.table_marks import TableMarks
 from dray.machine.tasks import Tasks
 from dray.machine.timeline import FIRST_WITH_RUNNING_TIME, Timeline
 from dray.machine.topics import Topics
@@ -82,10 +84,12 @@ class Machine:
         self.confirmations = Confirmations(self.sessions)
         self.data_domains = DataDomains(self.head, self.sessions)
         self.tasks = Tasks(self.head, self.timeline, self.sessions, self.streams, self.objects)
+        self.table_marks = TableMarks(self.head, self.timeline, self.topics)
         self.heaps = Heaps(self.head, self.timeline, self.sessions, self.objects)
         self.heap_catalog = HeapCatalog(self.head, self.timeline, self.topics, self.heaps)
         self.heaps.catalog = self.heap_catalog
         self.topics.others = self.heap_catalog
+        self.access = AccessKeys(self.head, self.timeline)
         self.nouns = self.all_nouns()
         kinds = [kind for noun in self.nouns for kind in noun.commands]
         self.decoders = Decoders([Genesis, Activate, *kinds])
@@ -96,7 +100,7 @@ class Machine:
         return (
             self.sessions, self.objects, self.streams, self.topics, self.offsets, self.brokers, self.confirmations,
             self.producer_ids, self.groups, self.group_configs, self.generations, self.data_domains,
-            self.tasks, self.heap_catalog, self.heaps,
+            self.tasks, self.table_marks, self.heap_catalog, self.heaps, self.access,
         )  # fmt: skip
 
     @property

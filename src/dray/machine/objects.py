@@ -164,6 +164,10 @@ class ObjectTable:
         """How many name a known object."""
         return self._blocks[number >> BLOCK_BITS].rows[number & (BLOCK - 1)]
 
+    def hold(self, number: ObjectId) -> None:
+        """One more names a known object that somebody names already."""
+        self._blocks[number >> BLOCK_BITS].rows[number & (BLOCK - 1)] += 1
+
     def find(self, number: ObjectId) -> StoredObject | None:
         """The record of an object that is not gone."""
         block = self._blocks.get(number >> BLOCK_BITS)

@@ -16,8 +16,11 @@ Invariants
         through another session, and its client may be the same: it waited
         for an answer in vain and has gone on. What the network held until
         then is stale, and changes nothing.
+    C5  A commit says where a group is, whatever it had acknowledged: what
+        lay above its old offset is forgotten (`dray.machine.acks`).
 """
 
+from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -25,6 +28,8 @@ from typing import Annotated, ClassVar, Final, NamedTuple, Protocol
 
 from msgspec import Meta
 
+from dray.errors import Corrupt
+from dray.machine.acks import MAX_RANGES, Acked, AckOffsets, Acks, count_failed, merge, without_settled
 from dray.machine.command import (
     MAX_ROWS,
     MAX_SIGNED,
@@ -42,7 +47,7 @@ from dray.machine.groups.codes import Denied, GroupCode
 from dray.machine.head import Head
 from dray.machine.keys import Shape
 from dray.machine.names import SessionId, TopicId
-from dray.machine.noun import Listing, stray
+from dray.machine.noun import Fields, Listing, stray
 from dray.machine.packing import Reader, Writer
 from dray.machine.step import Step
 from dray.machine.timeline import Timeline
@@ -54,6 +59,8 @@ MEMBERS_SINCE: Final = 2
 """The first version of the rules that knows members."""
 STALE_SINCE: Final = 2
 """The first version of the rules that has C4."""
+ACKS_SINCE: Final = 2
+"""The first version of the rules in whose checkpoints acknowledged offsets are."""
 GRAVE_ROWS: Final = 1_000
 """Dropped offsets whose memory is given back with one command."""
 GROUP_OFFSET_KEY: Final = Shape("groups/$/offsets/%/#")
@@ -169,7 +176,7 @@ class Offsets:
 
     name: ClassVar[str] = "offsets"
     since: ClassVar[int] = 1
-    commands: ClassVar[tuple[type[Command], ...]] = (CommitOffsets, ExpireOffsets)
+    commands: ClassVar[tuple[type[Command], ...]] = (CommitOffsets, ExpireOffsets, AckOffsets)
 
     members: Judge
 
@@ -179,12 +186,18 @@ class Offsets:
         self._graves: list[dict[tuple[TopicId, int], Committed]] = []
         """Rows of groups that were dropped. They are no state any more; only their memory is given back in slices."""
         self._groups: dict[str, dict[tuple[TopicId, int], Committed]] = {}
+        self._acks: dict[str, dict[tuple[TopicId, int], Acks]] = {}
+        """Of rows that have something above their offset; each has its row."""
         self._timeline = timeline
         self.bytes = 0
         """About what all of them take in memory, for budgets; no rule depends on it."""
 
     def find(self, group: str, topic_id: TopicId, partition: int) -> Committed | None:
         return self._groups.get(group, {}).get((topic_id, partition))
+
+    def acks(self, group: str, topic_id: TopicId, partition: int) -> Acks:
+        """What is settled and failed above the committed offset; not to be changed."""
+        return self._acks.get(group, {}).get((topic_id, partition)) or Acks()
 
     def of_group(self, group: str) -> Iterator[tuple[TopicId, int, Committed]]:
         """All offsets of a group, by topic id and partition; of topics since deleted too."""
@@ -200,6 +213,7 @@ class Offsets:
     def drop(self, group: str) -> None:
         """Forget all offsets of a group at once, however many there are (Q8)."""
         rows = self._groups.pop(group, None)
+        self.bytes -= sum(acks.bytes for acks in self._acks.pop(group, {}).values())
         if rows is not None:
             self._graves.append(rows)
             self.bytes -= GROUP_BYTES + _text_bytes(group)
@@ -249,6 +263,8 @@ class Offsets:
                 return self._commit(step, command)
             case ExpireOffsets():
                 return self._expire(step, command)
+            case AckOffsets():
+                return self._ack(step, command)
             case _:
                 return stray(command)
 
@@ -276,11 +292,48 @@ class Offsets:
                 continue
             self.bytes += self.growth(command.group, row.topic_id, row.partition, row.metadata)
             self._groups[command.group] = group
+            self._keep_acks(command.group, (row.topic_id, row.partition), Acks())  # C5
             group[row.topic_id, row.partition] = Committed(
                 row.offset, row.leader_epoch, row.metadata, now, step.position, expire_ms
             )  # C1
             codes.append(OffsetCode.COMMITTED)
         return OffsetsCommitted(codes=tuple(codes))
+
+    def _ack(self, step: Step, command: AckOffsets) -> Verdict:
+        """Settle offsets, and count those that failed; nothing changes unless something grows (AO1)."""
+        if any(start >= end for start, end in command.ranges):
+            return refused(Why.MALFORMED, "a range ends behind its start")
+        code = self.members.judge_commit(step, CommitOffsets(group=command.group, rows=()))
+        if code is not GroupCode.ACCEPTED:
+            return Denied(code=code)  # G9
+        key = command.topic_id, command.partition
+        found, known = self.find(command.group, *key), self.acks(command.group, *key)
+        before = command.start if found is None else found.offset
+        floor, ranges = merge(max(before, command.start), known.ranges, command.ranges)  # AO2
+        after = Acks(ranges=ranges)
+        counts, attempts = count_failed(Acks(ranges=ranges, failed=known.failed), floor, command.failed)
+        after.failed = without_settled(after, floor, counts)
+        if max(len(after.ranges), len(after.failed)) > MAX_RANGES:
+            return refused(Why.LIMIT, "too much is settled or failed above an offset that is neither")  # AO3
+        if (floor, after) == (before, known) and found is not None:
+            return Acked(next=floor, grew=False, attempts=attempts)
+        self.bytes += self.growth(command.group, *key, "" if found is None else found.metadata)
+        expire_ms = -1 if found is None else found.expire_ms
+        self._groups.setdefault(command.group, {})[key] = Committed(
+            floor, -1, "" if found is None else found.metadata, self._timeline.time_ms, step.position, expire_ms
+        )
+        self._keep_acks(command.group, key, after)
+        return Acked(next=floor, grew=(floor, ranges) != (before, known.ranges), attempts=attempts)
+
+    def _keep_acks(self, group: str, key: tuple[TopicId, int], acks: Acks) -> None:
+        kept = self._acks.get(group, {})
+        before = kept.pop(key, None)
+        self.bytes += acks.bytes - (0 if before is None else before.bytes)
+        if acks.ranges or acks.failed:
+            self._acks[group] = kept
+            kept[key] = acks
+        elif not kept:
+            self._acks.pop(group, None)
 
     def _is_stale(self, step: Step, replaced: Committed | None) -> bool:
         """Whether a commit would take the place of one that its writer had not seen (C4); its own entry's it knows."""
@@ -304,6 +357,7 @@ class Offsets:
             if command.reason is OffsetReason.EXPIRED and not self._is_expired(committed, command.retention_ms):
                 continue
             del group[row.topic_id, row.partition]
+            self._keep_acks(command.group, (row.topic_id, row.partition), Acks())
             self.bytes -= ROW_BYTES + _text_bytes(committed.metadata)
             expired += 1
         if not group:
@@ -329,6 +383,29 @@ class Offsets:
             out.values([name, len(self._groups[name])])
             for topic_id, partition, committed in self.of_group(name):
                 out.values([topic_id, partition, *committed])
+        if version >= ACKS_SINCE:
+            self._dump_acks(out)
+
+    def _dump_acks(self, out: Writer) -> None:
+        kept = [(group, key, acks) for group, rows in self._acks.items() for key, acks in rows.items()]
+        out.values([len(kept)])
+        for group, (topic_id, partition), acks in sorted(kept, key=lambda item: item[:2]):
+            out.values([group, topic_id, partition, len(acks.ranges), len(acks.failed)])
+            out.column(array("Q", [bound for span in acks.ranges for bound in span]))
+            out.column(array("Q", [number for pair in sorted(acks.failed.items()) for number in pair]))
+
+    def _load_acks(self, source: Reader) -> None:
+        (count,) = source.ints(1)
+        for _ in range(count):
+            row = source.row()
+            group, key = row.text(), (TopicId(row.raw()), row.number())
+            ranges, failed = row.number(), row.number()
+            bounds, counts = source.column("Q"), source.column("Q")
+            if (len(bounds), len(counts)) != (2 * ranges, 2 * failed) or self.find(group, *key) is None:
+                raise Corrupt("acknowledged offsets do not fit", group=group)
+            spans = list(zip(bounds[::2], bounds[1::2], strict=True))
+            failures = dict(zip(counts[::2], counts[1::2], strict=True))
+            self._keep_acks(group, key, Acks(ranges=spans, failed=failures))
 
     def load(self, source: Reader, version: int) -> None:
         (groups,) = source.ints(1)
@@ -342,20 +419,28 @@ class Offsets:
                 key = TopicId(row.raw()), row.number()
                 group[key] = Committed(row.number(), row.number(), row.text(), row.number(), row.number(), row.number())
                 self.bytes += ROW_BYTES + _text_bytes(group[key].metadata)
+        if version >= ACKS_SINCE:
+            self._load_acks(source)
 
     def show(self, prefix: str) -> Listing:
         found = [
-            (GROUP_OFFSET_KEY.build(group, topic_id, partition), topic_id, committed)
+            (GROUP_OFFSET_KEY.build(group, topic_id, partition), group, topic_id, partition, committed)
             for group in self.groups()
             for topic_id, partition, committed in self.of_group(group)
         ]
-        for key, topic_id, committed in sorted(found, key=lambda item: item[0]):
+        for key, group, topic_id, partition, committed in sorted(found, key=lambda item: item[0]):
             topic = self._topics.find(topic_id)
             yield key, {
                 "offset": committed.offset, "leaderEpoch": committed.leader_epoch, "metadata": committed.metadata,
                 "commitTimestampMs": committed.commit_ms, "expireTimestampMs": committed.expire_ms,
-                "topic": topic.name if topic else None,
+                "topic": topic.name if topic else None, **self._shown_acks(group, topic_id, partition),
             }  # fmt: skip
+
+    def _shown_acks(self, group: str, topic_id: TopicId, partition: int) -> Fields:
+        acks = self.acks(group, topic_id, partition)
+        if not (acks.ranges or acks.failed):
+            return {}
+        return {"acked": [list(span) for span in acks.ranges], "failed": [list(pair) for pair in acks.failed.items()]}
 
 
 def _text_bytes(text: str) -> int:

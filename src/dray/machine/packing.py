@@ -20,6 +20,8 @@ from dray.errors import Corrupt
 Plain: TypeAlias = int | str | bytes
 Small: TypeAlias = Plain | Sequence[Plain]
 
+SEAM_BYTES: Final = 64 << 10
+"""A part of this size has its own pages."""
 _ROW: Final = struct.Struct("<I")
 _COLUMN: Final = struct.Struct("<Q")
 _BIG_ENDIAN: Final = sys.byteorder == "big"
@@ -55,6 +57,15 @@ class Writer:
 
     def body(self) -> bytes:
         return b"".join(self._parts)
+
+    def seams(self) -> list[int]:
+        """Where in the body a large part begins, and where it ends."""
+        found, at = [], 0
+        for part in self._parts:
+            if len(part) >= SEAM_BYTES:
+                found += [at, at + len(part)]
+            at += len(part)
+        return found
 
 
 class Row:

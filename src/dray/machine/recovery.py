@@ -73,3 +73,4 @@ def _set_time(machine: Machine, time_ms: int) -> None:
     machine.groups.cap_times(time_ms)
     machine.heaps.cap_times(time_ms)
     machine.heap_catalog.cap_times(time_ms)
+    machine.access.cap_times(time_ms)

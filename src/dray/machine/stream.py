@@ -30,7 +30,9 @@ PRODUCER_KEY: Final = Shape("streams/#/producers/#")
 class Stream:
     """One stream."""
 
-    __slots__ = ("closed", "id", "index", "opened_ms", "partition", "producer_floor", "producers", "start", "topic_id")
+    __slots__ = (
+        "closed", "id", "index", "opened_ms", "partition", "producer_floor", "producers", "start", "topic_id", "txns",
+    )  # fmt: skip
 
     def __init__(self, number: StreamId, topic_id: TopicId, partition: int, opened_ms: int) -> None:
         self.id = number
@@ -43,6 +45,8 @@ class Stream:
         """Producers below this id may begin anywhere (P2)."""
         self.producers = bytearray()
         self.index = Index()
+        self.txns: dict[bytes, tuple[int, int]] = {}
+        """The last transactions: their base offset here and their records (AI2)."""
 
     @property
     def end(self) -> int:

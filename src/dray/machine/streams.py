@@ -22,6 +22,9 @@ from typing import ClassVar, Final, Protocol
 from dray.errors import Corrupt
 from dray.machine import producers
 from dray.machine.append import CLOSED, MALFORMED, ROW, UNKNOWN_STREAM, Append, Appended
+from dray.machine.append_if import BATCH_HEADER_BYTES as BATCH_HEADER_BYTES
+from dray.machine.append_if import MAX_RECORDS as MAX_RECORDS
+from dray.machine.append_if import AppendIf, dump_txns, foresee, load_txns, remember
 from dray.machine.command import (
     MAX_ROWS,
     MAX_TIME_MS,
@@ -47,10 +50,11 @@ from dray.machine.timeline import Timeline
 from dray.machine.verdict import DONE, Refused, Verdict, Why, refused
 from dray.objects.paths import ObjectKind
 
-BATCH_HEADER_BYTES: Final = 61
-MAX_RECORDS: Final = (1 << 31) - 1
 MINUTE_MS: Final = 60_000
 WAL: Final = ObjectKind.WAL
+TXNS_SINCE: Final = 2
+"""The first version of the rules in whose checkpoints streams remember transactions."""
+TXN_BYTES_EACH: Final = 300
 
 
 class FloorReason(IntEnum):
@@ -145,11 +149,13 @@ class Footprint:
     rows: int
     objects: int
     producer_states: int
+    txns: int = 0
 
     @property
     def bytes(self) -> int:
         """An estimate of memory, growth of the columns included."""
-        return self.streams * 1_400 + self.rows * (ROW_BYTES + 6) + self.objects * 36 + self.producer_states * 92
+        columns = self.rows * (ROW_BYTES + 6) + self.objects * 36 + self.producer_states * 92
+        return self.streams * 1_400 + columns + self.txns * TXN_BYTES_EACH
 
 
 class Streams:
@@ -157,7 +163,9 @@ class Streams:
 
     name: ClassVar[str] = "streams"
     since: ClassVar[int] = 1
-    commands: ClassVar[tuple[type[Command], ...]] = (Append, OpenStream, CloseStream, RaiseFloor, ExpireProducers)
+    commands: ClassVar[tuple[type[Command], ...]] = (
+        Append, AppendIf, OpenStream, CloseStream, RaiseFloor, ExpireProducers,
+    )  # fmt: skip
 
     def __init__(self, head: Head, timeline: Timeline, sessions: Sessions, objects: Objects) -> None:
         self.catalog: Catalog | None = None
@@ -190,7 +198,8 @@ class Streams:
         """Counts every stream: ask now and then, not for each request."""
         states = sum(len(stream.producers) for stream in self.open.values()) // producers.SIZE
         return Footprint(
-            streams=len(self.open), rows=self.rows, objects=self._objects.count, producer_states=states
+            streams=len(self.open), rows=self.rows, objects=self._objects.count, producer_states=states,
+            txns=sum(len(stream.txns) for stream in self.open.values()),
         )  # fmt: skip
 
     def is_closed(self, number: StreamId) -> bool:
@@ -227,16 +236,48 @@ class Streams:
                     accepted += 1
                     touched(number)
             answers(answer)
-        writer.commit_wal(name.counter)
+        self._commit(step, command, writer, name.counter, accepted)
+        step.given.extend(given)
+        return Appended(given)
+
+    def _append_if(self, step: Step, command: AppendIf) -> Verdict:
+        """All batches of an object or none of them; the object is recorded whatever becomes of them (X1)."""
+        append = command.append
+        writer = self._sessions.live[step.session]
+        counter = parse_wal_id(append.wal_id).counter
+        denied = self._deny(step, append, writer, counter)
+        if denied is not None:
+            return denied
+        rows = list(append.rows())
+        refusal = foresee(command, rows, self.open, self.is_closed)
+        if refusal is not None:
+            self._commit(step, append, writer, counter, 0)
+            return refusal
+        owner, now_min = self._objects.next, self._timeline.time_ms // MINUTE_MS
+        given: list[int] = []
+        for row in rows:
+            stream = self.open[row.stream]
+            base = stream.take(
+                owner, row.max_timestamp_ms, -1, -1, row.records, row.size, row.position, -1, now_min
+            )  # fmt: skip
+            remember(stream, command.txn, base, row.records)
+            given.append(base)
+            step.streams.append(row.stream)
+        self._commit(step, append, writer, counter, len(rows))
+        step.given.extend(given)
+        return Appended(given)
+
+    def _commit(self, step: Step, command: Append, writer: Session, counter: int, accepted: int) -> None:
+        """An object is in the log, with so many rows that name it."""
+        owner = self._objects.next
+        writer.commit_wal(counter)
         self._objects.record(
-            WAL, log_id=self._head.log_id, session=name.session, counter=name.counter, size=command.size,
+            WAL, log_id=self._head.log_id, session=step.session, counter=counter, size=command.size,
             created_ms=command.created_ms, zone=command.zone, rows=accepted,
         )  # fmt: skip
         if not accepted:
             self._objects.die(step, owner)  # X1
         self.rows += accepted
-        step.given.extend(given)
-        return Appended(given)
 
     def owns(self, name: WalId, session: SessionId) -> bool:
         """Did this session of this log write the object? An older one's may be deleted already (H4)."""
@@ -255,6 +296,8 @@ class Streams:
     def apply(self, step: Step, command: Command) -> Verdict:
         if isinstance(command, Append):  # most of what there is comes first
             return self._append(step, command)
+        if isinstance(command, AppendIf):
+            return self._append_if(step, command)
         if not isinstance(command, OpenStream | CloseStream | RaiseFloor | ExpireProducers):
             return stray(command)
         if domain_of(command.stream) != self._head.domain:
@@ -317,6 +360,7 @@ class Streams:
             stream.closed = True
             stream.start = stream.end
             stream.producers = bytearray()
+            stream.txns = {}
             step.streams.append(stream.id)
         limit = self.shed(step, stream, command.limit)
         self._drop(step, stream, min(limit, step.spare, len(stream.index)))
@@ -372,6 +416,8 @@ class Streams:
         owners = stream.index.drop(count)
         step.spare -= count  # M7
         self.rows -= len(owners)
+        if self._objects.files:
+            self._objects.pass_files(owners)
         self._objects.release(step, owners)  # X1
 
     def _expire_producers(self, step: Step, stream: Stream, command: ExpireProducers) -> Verdict:
@@ -394,6 +440,8 @@ class Streams:
                 int(stream.closed), stream.start, stream.producer_floor,
             ])  # fmt: skip
             out.blob(stream.producers)
+            if version >= TXNS_SINCE:
+                out.blob(dump_txns(stream))
             stream.index.dump(out, version)
 
     def load(self, source: Reader, version: int) -> None:
@@ -405,6 +453,8 @@ class Streams:
             stream.closed = bool(row.number())
             stream.start, stream.producer_floor = row.number(), row.number()
             stream.producers = producers.check_loaded(bytearray(source.blob()))
+            if version >= TXNS_SINCE:
+                stream.txns = load_txns(source.blob())
             stream.index = Index.load(source, version)
             if not stream.index.first_start <= stream.start <= stream.end:
                 raise Corrupt("log start lies outside its stream", stream=stream.id)

@@ -32,6 +32,8 @@ class TableFile:
     """The table may name it."""
     footer_crc: int
     """Of the end of the file: nothing of it is believed that does not match; 0: not known."""
+    passed: bool = False
+    """The log start has passed all of it: only a table can show it, and one that keeps what the log drops does."""
 
 
 def dump_files(files: dict[ObjectId, TableFile], out: Writer) -> None:
@@ -40,6 +42,7 @@ def dump_files(files: dict[ObjectId, TableFile], out: Writer) -> None:
         out.values([
             number, file.stream, file.topic_id, file.partition, file.start, file.end, file.records,
             file.min_timestamp_ms, file.max_timestamp_ms, file.arrived_ms, int(file.held), file.footer_crc,
+            int(file.passed),
         ])  # fmt: skip
 
 
@@ -53,5 +56,6 @@ def load_files(source: Reader) -> dict[ObjectId, TableFile]:
             stream=StreamId(row.number()), topic_id=TopicId(row.raw()), partition=row.number(), start=row.number(),
             end=row.number(), records=row.number(), min_timestamp_ms=row.number(), max_timestamp_ms=row.number(),
             arrived_ms=row.number(), held=bool(row.number()), footer_crc=row.number(),
+            passed=bool(row.number()),
         )  # fmt: skip
     return files

@@ -384,6 +384,8 @@ class Tasks:
             if stream is not None and self._put_file(stream, number):
                 taken.append(number)
             else:
+                if stream is not None:
+                    self._objects.pass_files((number,))
                 self._objects.release(step, (number,))  # SW5
         self._put(replace(task, state=TaskState.INDEX_SWAPPED))
         return Swapped(objects=tuple(taken), left=0 if stream is None else stream.index.shed_rows)

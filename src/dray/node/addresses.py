@@ -68,15 +68,18 @@ def parse_host_port(text: str, key: str) -> HostPort:
     return HostPort(host=bare, port=int(port))
 
 
-def advertised(listening: HostPort, wanted: str | None) -> HostPort:
+_FLAGS: Final = {"kafka.advertise": " (--advertise)"}
+
+
+def advertised(listening: HostPort, wanted: str | None, key: str = "kafka.advertise") -> HostPort:
     """What clients are told to connect to: what the settings say, or where we listen, but never a wildcard."""
     if wanted is not None:
-        address = parse_host_port(wanted, "kafka.advertise")
+        address = parse_host_port(wanted, key)
         if address.is_wildcard or _is_port(wanted):
             raise BadAddress(
-                "clients cannot connect to this: kafka.advertise (--advertise) takes the HOST:PORT at which they reach "
+                f"clients cannot connect to this: {key}{_FLAGS.get(key, '')} takes the HOST:PORT at which they reach "
                 f"this machine, not {wanted!r}",
-                key="kafka.advertise",
+                key=key,
             )
         return HostPort(host=address.host, port=address.port or listening.port)
     if listening.is_wildcard:

@@ -39,9 +39,16 @@ class Ports:
     advertised: HostPort
     """Where Kafka clients are told to connect."""
     http: Taken
+    told_http: HostPort
+    """Where clients of the API are sent."""
     grpc: Taken | None
     """None: heaps are not served over gRPC."""
     grpc_advertised: HostPort | None
+
+    @property
+    def addresses(self) -> list[HostPort]:
+        """Where this broker listens."""
+        return [taken.address for taken in (self.kafka, self.http, self.grpc) if taken is not None]
 
 
 def take_ports(stack: AsyncExitStack, kafka: KafkaSettings, http: HttpSettings, grpc: GrpcSettings) -> Ports:
@@ -53,6 +60,7 @@ def take_ports(stack: AsyncExitStack, kafka: KafkaSettings, http: HttpSettings, 
         kafka=taken,
         advertised=_advertised(taken.address, kafka.advertise),
         http=on_http,
+        told_http=advertised(on_http.address, http.advertise, "http.advertise"),
         grpc=on_grpc,
         grpc_advertised=None if on_grpc is None else _advertised(on_grpc.address, grpc.advertise),
     )

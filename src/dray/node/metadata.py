@@ -34,7 +34,7 @@ from dray.machine.sessions import SessionKind
 from dray.node.directory import Identity as DirectoryIdentity
 from dray.node.directory import WrongDirectory
 from dray.offload import Offload
-from dray.replica.checkpointer import KEPT_MS, Checkpointer
+from dray.replica.checkpointer import DUE_WITH_BODIES, KEPT_BYTES, KEPT_MS, Checkpointer
 from dray.replica.checkpoints import CheckpointStore, MemoryCheckpoints, newest_machine
 from dray.replica.child import ChildFolder
 from dray.replica.domains import CATALOG_DOMAIN, Domains
@@ -96,7 +96,10 @@ class MetadataOptions:
     segment_bytes: int = 64 << 20
     max_entry_bytes: int = 1 << 20
     checkpoint_due_bytes: int = 8 << 20
+    checkpoint_bodies_bytes: int = DUE_WITH_BODIES
+    """A checkpoint is due after so much of the log, bodies of messages included."""
     checkpoint_kept_ms: int = KEPT_MS
+    log_kept_bytes: int = KEPT_BYTES
     checkpoint_look_s: float = 1.0
     """How often it is looked whether there is something to do about checkpoints."""
     accept_clock: bool = False
@@ -288,7 +291,8 @@ def _make_checkpoints(
 ) -> _Making:
     checkpointer = Checkpointer(
         replica, part.checkpoints, folder, clock,
-        due_bytes=options.checkpoint_due_bytes, kept_ms=options.checkpoint_kept_ms,
+        due_bytes=options.checkpoint_due_bytes, due_with_bodies=options.checkpoint_bodies_bytes,
+        kept_ms=options.checkpoint_kept_ms, kept_bytes=options.log_kept_bytes,
         trims=part.kept is not None, log_bytes=None if part.kept is None else part.kept.bytes_behind,
     )  # fmt: skip
     task = watch.start(f"checkpointer-{part.domain}", lambda: checkpointer.run(options.checkpoint_look_s))

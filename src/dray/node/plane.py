@@ -55,6 +55,8 @@ class OpenPlane:
     """Resolves when the process must end."""
     places: Places
     """What of it lies on disks of this machine."""
+    directory: DataDirectory | None
+    """That keeps the log, ours or the one of the broker that we joined; None: everything is in memory."""
 
 
 async def open_plane(
@@ -87,7 +89,7 @@ async def _owned(
     effects.disk.remove(directory.alone)
     metadata = await _run(stack, Owned(directory=directory), identity, objects, store, effects, options)
     await remember_birth(objects, directory, effects.disk)
-    return _opened(metadata, objects, effects, _places(store, directory, metadata.domains))
+    return _opened(metadata, objects, effects, _places(store, directory, metadata.domains), directory)
 
 
 async def open_own(
@@ -109,7 +111,8 @@ async def _joined(
     objects = await store.join(stack, owner.directory, identity)
     source = Joined(log_owner=owner, directory=directory, objects=objects)
     metadata = await _run(stack, source, identity, objects, store, effects, options)
-    return _opened(metadata, objects, effects, _places(store, owner.directory, metadata.domains, joined=root))
+    places = _places(store, owner.directory, metadata.domains, joined=root)
+    return _opened(metadata, objects, effects, places, owner.directory)
 
 
 async def _in_memory(
@@ -118,7 +121,7 @@ async def _in_memory(
     identity = new_identity(effects.entropy)
     objects = await store.found(stack, None, identity)
     metadata = await _run(stack, InMemory(), identity, objects, store, effects, options)
-    return _opened(metadata, objects, effects, _places(store, None, metadata.domains))
+    return _opened(metadata, objects, effects, _places(store, None, metadata.domains), None)
 
 
 def _lock(stack: AsyncExitStack, root: Path, effects: Effects) -> None:
@@ -139,7 +142,9 @@ async def _run(
     return await stack.enter_async_context(run_metadata(source, identity, effects, options))
 
 
-def _opened(metadata: Metadata, objects: Objects, effects: Effects, places: Places) -> OpenPlane:
+def _opened(
+    metadata: Metadata, objects: Objects, effects: Effects, places: Places, directory: DataDirectory | None
+) -> OpenPlane:
     plane = Plane(
         identity=metadata.identity,
         domains=metadata.domains,
@@ -149,7 +154,7 @@ def _opened(metadata: Metadata, objects: Objects, effects: Effects, places: Plac
         unpack=effects.unpack or effects.offload,
         watch=metadata.watch,
     )
-    return OpenPlane(plane=plane, failed=metadata.failed, places=places)
+    return OpenPlane(plane=plane, failed=metadata.failed, places=places, directory=directory)
 
 
 def _places(

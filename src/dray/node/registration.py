@@ -18,18 +18,25 @@ from dray.replica.wakeups import CATALOG
 from dray.telemetry import logger
 
 LISTENER: Final = "client"
+HTTP: Final = "http"
 GRPC: Final = "grpc"
 WITHDRAW_S: Final = 3.0
 """What a stop gives the log for the news."""
 
 
 def registration_of(
-    settings: BrokerSettings, told: HostPort, clock: Clock, grpc: HostPort | None = None
+    settings: BrokerSettings,
+    told: HostPort,
+    clock: Clock,
+    *,
+    http: HostPort | None = None,
+    grpc: HostPort | None = None,
 ) -> RegisterBroker:
     """What the cluster is told: where clients reach this broker."""
     listeners = [Listener(name=LISTENER, host=told.host, port=told.port)]
-    if grpc is not None:
-        listeners.append(Listener(name=GRPC, host=grpc.host, port=grpc.port))
+    for name, at in ((HTTP, http), (GRPC, grpc)):
+        if at is not None:
+            listeners.append(Listener(name=name, host=at.host, port=at.port))
     return RegisterBroker(
         broker_id=settings.id,
         zone=settings.zone,

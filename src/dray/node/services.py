@@ -8,8 +8,13 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
+from dray.consume.acks import AckService
+from dray.consume.burial import Burial
+from dray.consume.service import ConsumeService
+from dray.consume.settings import ConsumeSettings
 from dray.fetch.cache import ObjectCache
 from dray.fetch.offsets import OffsetLookup as LogOffsets
+from dray.fetch.reading import RecordReads
 from dray.fetch.service import FetchService
 from dray.fetch.settings import FetchSettings
 from dray.groups.offsets import BUDGET_BYTES, OffsetService
@@ -20,6 +25,7 @@ from dray.heaps.service import HeapService
 from dray.node.plane import Plane
 from dray.node.pools import UNPACK_THREADS
 from dray.produce.intake import Intake
+from dray.produce.publishing import Publisher
 from dray.produce.service import ProduceService
 from dray.produce.settings import FlushPolicy
 from dray.produce.unpacking import Unpacking
@@ -39,6 +45,7 @@ class ServiceSettings:
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     groups: GroupSettings = field(default_factory=GroupSettings)
     heaps: HeapPolicy = field(default_factory=HeapPolicy)
+    consume: ConsumeSettings = field(default_factory=ConsumeSettings)
     zone: str = ""
     offsets_bytes: int = BUDGET_BYTES
     """What the committed offsets of all groups may take."""
@@ -55,7 +62,10 @@ class BrokerServices:
     routing: Routing
     produce: ProduceService
     intake: Intake
+    publisher: Publisher
     fetch: FetchService
+    reads: RecordReads
+    consume: ConsumeService
     log_offsets: LogOffsets
     offsets: OffsetService
     groups: GroupService
@@ -94,16 +104,25 @@ def build_services(plane: Plane, settings: ServiceSettings) -> BrokerServices:
         domains=domains, objects=objects, clock=clock, settings=settings.fetch, cache=cache, offload=plane.unpack
     )
     routing = Routing(domains=domains, cluster_id=plane.identity.cluster_id)
+    produce = ProduceService(
+        domains=domains, objects=objects, clock=clock, policy=settings.flush, written=cache, zone=settings.zone,
+        watch=watch,
+    )  # fmt: skip
+    intake = Intake(clock=clock, unpacking=Unpacking(plane.unpack, UNPACK_THREADS))
+    reads = RecordReads(fetch, plane.unpack)
     return BrokerServices(
         plane=plane,
         topics=topics,
         routing=routing,
-        produce=ProduceService(
-            domains=domains, objects=objects, clock=clock, policy=settings.flush, written=cache, zone=settings.zone,
-            watch=watch,
-        ),
-        intake=Intake(clock=clock, unpacking=Unpacking(plane.unpack, UNPACK_THREADS)),
+        produce=produce,
+        intake=intake,
+        publisher=Publisher(produce=produce, intake=intake, offload=plane.unpack),
         fetch=fetch,
+        reads=reads,
+        consume=ConsumeService(
+            domains=domains, reads=reads, acks=AckService(domains, settings.offsets_bytes),
+            burial=Burial(topics=topics, produce=produce, intake=intake), clock=clock, settings=settings.consume,
+        ),
         log_offsets=LogOffsets(fetch, plane.unpack),
         offsets=OffsetService(domains=domains, topics=topics, budget_bytes=settings.offsets_bytes),
         groups=GroupService(

@@ -81,10 +81,21 @@ class ParquetFile:
         Raises:
             Invalid: they are not behind those before.
         """
+        self._add(found, _repeated(APPEND_TIME if append_time else 0, found.num_rows))
+
+    def copy(self, found: pa.RecordBatch) -> None:
+        """Add rows of another file, as `dray.parquet.read` gives them: with their `attributes`.
+
+        Raises:
+            Invalid: they are not behind those before.
+        """
+        self._add(found, found.column("attributes"))
+
+    def _add(self, found: pa.RecordBatch, attributes: pa.Array) -> None:
         if not found.num_rows:
             return
         self._count(found)
-        batch = _in_columns(found, self._partition, APPEND_TIME if append_time else 0)
+        batch = _in_columns(found, self._partition, attributes)
         most = max(1, batch.num_rows * GROUP_BYTES // max(1, batch.nbytes))
         for at in range(0, batch.num_rows, most):
             part = batch.slice(at, most)
@@ -166,7 +177,7 @@ class _Remembering:
         return b"".join(self._last)
 
 
-def _in_columns(found: pa.RecordBatch, partition: int, attributes: int) -> pa.RecordBatch:
+def _in_columns(found: pa.RecordBatch, partition: int, attributes: pa.Array) -> pa.RecordBatch:
     """The rows as the file has them."""
     rows = found.num_rows
     columns: Mapping[str, pa.Array] = {
@@ -176,7 +187,7 @@ def _in_columns(found: pa.RecordBatch, partition: int, attributes: int) -> pa.Re
         "key": found.column("key").cast(pa.binary()),
         "value": found.column("value").cast(pa.binary()),
         "headers": found.column("headers").cast(HEADERS),
-        "attributes": _repeated(attributes, rows),
+        "attributes": attributes,
     }
     arrays = [
         columns[field.name] if field.name in columns else pa.nulls(rows, field.type)  # PQ1

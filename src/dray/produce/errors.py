@@ -41,3 +41,20 @@ class StoredUnknown(Unknown):
 
 class TimedOut(StoredUnknown):
     """The time that its producer gave has passed. It is still on its way, and may get its offsets."""
+
+
+class VersionMoved(Conflict):
+    """A stream ends elsewhere than expected: read what came, and try again with the new end."""
+
+    def __init__(self, *, stream: int, version: int) -> None:
+        super().__init__("the stream has another version", stream=stream, version=version)
+        self.stream = stream
+        self.version = version
+
+
+class TransactionReused(Conflict):
+    """A transaction of this name wrote something else: choose another name."""
+
+
+class ManyDomains(Invalid):
+    """What should be written at once lies in several domains."""

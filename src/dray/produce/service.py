@@ -9,25 +9,27 @@ as long as its producer has an id; without one it may then be stored twice.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
 from dray.clock import Clock
 from dray.errors import DrayError, Unavailable
-from dray.machine.names import ProducerId
+from dray.machine.names import ProducerId, StreamId
 from dray.machine.producer_ids import AllocateProducerId, ProducerAllocated
 from dray.objects.port import Objects
 from dray.produce import telemetry
 from dray.produce.batches import NewBatch, Stored
+from dray.produce.conditional import ConditionalAppends, Placement
 from dray.produce.deadlines import Deadlines
-from dray.produce.errors import NotStored, Overloaded, Stopping
+from dray.produce.errors import NotStored, Overloaded, Stopping, StoredUnknown
 from dray.produce.lane import Lane
 from dray.produce.placing import NoCache, Placer, WrittenObjects
 from dray.produce.pressure import BATCH_OVERHEAD, IndexBudget, Pressure
 from dray.produce.receiver import Receiver
 from dray.produce.settings import FlushPolicy
 from dray.replica.domains import Domains
+from dray.replica.replica import Replica
 from dray.tasks.watch import Watch
 
 _DOMAIN: Final = 0xFFFF
@@ -62,6 +64,7 @@ class ProduceService:
         self._stopped = True
         self.pressure = Pressure(limit=self._policy.max_buffer_bytes, high=self._policy.pause_bytes)
         """What waits here; servers stop reading while it is `over` and go on after `relief`."""
+        self._conditional = ConditionalAppends(domains, self.pressure, zone)
         self.deadlines = Deadlines(self._loop)
         """Gives up answers that their producers do not wait for any longer."""
 
@@ -91,6 +94,20 @@ class ProduceService:
         lane = self._lanes.get(domain) or self._new_lane(domain)
         self.pressure.take(size + BATCH_OVERHEAD)
         lane.add(batch, answer, size)
+
+    async def append_if(
+        self, batches: Sequence[NewBatch], *, expected: Mapping[StreamId, int] | None = None, txn: bytes = b""
+    ) -> list[Placement]:
+        """Store batches of different streams of one domain, all or none; see `ConditionalAppends.append`.
+
+        Once begun it goes on, whoever waits for it: what is half done would be told as nothing.
+        """
+        if self._stopped or self._index.exhausted:
+            raise self._refusal()
+        placer = self._placer(batches[0].stream & _DOMAIN)
+        answer: asyncio.Future[list[Placement]] = self._loop.create_future()
+        self._spawn(_answering(answer, self._conditional.append(placer, batches, expected or {}, txn)))
+        return await asyncio.shield(answer)
 
     async def new_producer(self) -> ProducerId:
         """An id for a producer, unique over the cluster's life; its epoch begins at 0.
@@ -135,18 +152,24 @@ class ProduceService:
             return Stopping("this broker is stopping: use another one")
         return Overloaded("the offset index has reached its budget: wait for compaction, or raise wal.index_budget")
 
-    def _new_lane(self, domain: int) -> Lane:
+    def _replica(self, domain: int) -> Replica:
         try:
-            replica = self._domains[domain]
+            return self._domains[domain]
         except KeyError:
             raise NotStored("this broker does not serve the domain", domain=domain) from None
-        placer = Placer(
-            domain=domain, replica=replica, objects=self._objects, written=self._written, zone=self._zone,
-            clock=self._clock, pressure=self.pressure, hedge_floor_s=self._policy.hedge_floor_s, spawn=self._spawn,
+
+    def _placer(self, domain: int) -> Placer:
+        return Placer(
+            domain=domain, replica=self._replica(domain), objects=self._objects, written=self._written,
+            zone=self._zone, clock=self._clock, pressure=self.pressure, hedge_floor_s=self._policy.hedge_floor_s,
+            spawn=self._spawn,
         )  # fmt: skip
+
+    def _new_lane(self, domain: int) -> Lane:
+        replica = self._replica(domain)
         lane = Lane(
-            replica=replica, placer=placer, policy=self._policy, pressure=self.pressure, index=self._index,
-            clock=self._clock, zone=self._zone, spawn=self._spawn,
+            replica=replica, placer=self._placer(domain), policy=self._policy, pressure=self.pressure,
+            index=self._index, clock=self._clock, zone=self._zone, spawn=self._spawn,
         )  # fmt: skip
         self._lanes[domain] = lane
         return lane
@@ -176,3 +199,21 @@ class ProduceService:
         machines = [replica.machine for _, replica in self._domains]
         self._index.seen(sum(machine.streams.footprint().bytes + machine.offsets.bytes for machine in machines))
         telemetry.BUFFER_BYTES.set(self.pressure.unacked)
+
+
+async def _answering(answer: "asyncio.Future[list[Placement]]", work: Coroutine[None, None, list[Placement]]) -> None:
+    """Work whose outcome somebody may wait for; if it is cut short, nobody knows it (PR8)."""
+    try:
+        placements = await work
+    except DrayError as error:
+        if not answer.done():
+            answer.set_exception(error)
+            answer.exception()
+        raise
+    except BaseException:
+        if not answer.done():
+            answer.set_exception(StoredUnknown("stopped before the outcome was known"))
+            answer.exception()
+        raise
+    if not answer.done():
+        answer.set_result(placements)

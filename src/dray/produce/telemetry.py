@@ -21,6 +21,9 @@ REPUTS: Final = telemetry.counter(
 ORPHANS: Final = telemetry.counter(
     "dray_wal_orphans_total", "own objects that were never committed, by what became of them", ["outcome"]
 )
+CONDITIONAL: Final = telemetry.counter(
+    "dray_produce_conditional_total", "appends under conditions, by what became of them", ["outcome"]
+)
 
 FLUSH_FAILED: Final = telemetry.event("produce.flush_failed", "a flush was not stored; its batches fail retriably")
 FLUSH_UNKNOWN: Final = telemetry.event("produce.flush_unknown", "nobody knows whether a flush was committed")

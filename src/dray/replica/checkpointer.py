@@ -34,10 +34,10 @@ from dray.replica.replica import Replica
 from dray.telemetry import logger
 
 DUE_BYTES: Final = 8 << 20
-DUE_WITH_BODIES: Final = 64 << 20
+DUE_WITH_BODIES: Final = 256 << 20
 """What the log may grow by, bodies of messages included."""
 KEPT_MS: Final = 3_600_000
-KEPT_BYTES: Final = 256 << 20
+KEPT_BYTES: Final = 2 << 30
 STOP_S: Final = 10.0
 """What a clean stop gives its last checkpoint."""
 _STOP_SHARE: Final = 8
@@ -60,6 +60,7 @@ class Checkpointer:
         clock: Clock,
         *,
         due_bytes: int = DUE_BYTES,
+        due_with_bodies: int = DUE_WITH_BODIES,
         kept_ms: int = KEPT_MS,
         kept_bytes: int = KEPT_BYTES,
         trims: bool = True,
@@ -71,6 +72,7 @@ class Checkpointer:
         self._folder = folder
         self._clock = clock
         self._due_bytes = due_bytes
+        self._due_with_bodies = due_with_bodies
         self._letting_go = LettingGo(
             store,
             replica.log if trims else None,
@@ -105,7 +107,7 @@ class Checkpointer:
     def _is_due(self) -> bool:
         most = max(self._due_bytes, self._letting_go.last_size // 2)
         since = self._replica.bytes_since_checkpoint
-        due = since > most or since + self._replica.bodies_since_checkpoint > max(most, DUE_WITH_BODIES)
+        due = since > most or since + self._replica.bodies_since_checkpoint > max(most, self._due_with_bodies)
         return due and self._is_maker()
 
     async def step(self) -> None:

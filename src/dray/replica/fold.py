@@ -57,4 +57,5 @@ class InlineFolder:
         # Whoever owns the store keeps a damaged one aside; here the one before it will do (CK3).
         machine = await newest_machine(self._store, upto, set_aside=False)
         await fold_to(machine, self._log, upto)
-        await self._store.write(machine.position, checkpoint.dump(machine))
+        dumped = checkpoint.dump_parts(machine)
+        await self._store.write(machine.position, dumped.data, dumped.seams)

@@ -22,6 +22,7 @@ from typing import Final
 from dray.clock import Clock
 from dray.log.envelope import COMMAND, MAX_COMMANDS
 from dray.machine.append import Append
+from dray.machine.append_if import AppendIf
 from dray.machine.brokers import RegisterBroker
 from dray.machine.command import MAX_ROWS, Command, encode
 from dray.machine.offsets import CommitOffsets
@@ -98,6 +99,7 @@ class Proposals:
             RegisterBroker: self._upkeep,
             CommitOffsets: self._commits,
             Append: self._bulk,
+            AppendIf: self._bulk,
         }
         self._turns = [self._upkeep, self._rest, self._commits, self._bulk]
         self._filled = asyncio.Event()

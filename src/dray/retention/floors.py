@@ -51,9 +51,12 @@ class Rules:
     time: Bounds | None = None
     retention_bytes: int = -1
     """-1: no bound."""
+    only_compacts: bool = False
+    """Nothing is taken away until topics are compacted (ADR-0145)."""
 
 
 KEEP: Final = Rules()
+ONLY_COMPACTS: Final = Rules(only_compacts=True)
 
 
 @dataclass(slots=True)
@@ -83,7 +86,7 @@ def read_rules(topic: Topic) -> Rules:
         logger().error(telemetry.BAD_CONFIG, topic=topic.name, error=str(error))
         return KEEP  # RT3
     if not config.deletes:
-        return KEEP  # RT3
+        return ONLY_COMPACTS  # RT3
     time = Bounds(retention_ms=config.retention_ms, after_max_ms=config.after_max_ms)
     return Rules(time=time if config.retention_ms >= 0 else None, retention_bytes=config.retention_bytes)
 
@@ -128,13 +131,20 @@ class Floors:
         self._rules = RetentionRules()
 
     async def find(self, replica: Replica) -> list[StreamId]:
-        """The streams of a domain that have rows due."""
-        found = []
+        """The streams of a domain that have rows due. What only compaction would take away is measured on the way."""
+        found, uncompacted = [], 0
         for count, number in enumerate(list(replica.machine.streams.open), 1):
-            if self._due(replica, number) is not None:
+            stream = replica.machine.streams.find(number)
+            if stream is None:
+                continue
+            rules = self._rules.of(self._catalog.machine.topics.find(stream.topic_id))
+            if rules.only_compacts and not stream.closed:
+                uncompacted += stream.index.size
+            if due(replica.machine, stream, rules, self._look(replica)) is not None:
                 found.append(number)
             if count % BREATH == 0:
                 await asyncio.sleep(0)
+        telemetry.UNCOMPACTED.labels(str(replica.machine.domain)).set(uncompacted)
         return found
 
     async def run(self, replica: Replica) -> None:

@@ -29,6 +29,11 @@ DROPPED: Final = telemetry.counter(
 )
 DELETED: Final = telemetry.counter("dray_deleted_objects_total", "objects deleted from the store", ["reason"])
 DELETED_BYTES: Final = telemetry.counter("dray_deleted_bytes_total", "bytes deleted from the store", ["reason"])
+UNCOMPACTED: Final = telemetry.gauge(
+    "dray_uncompacted_bytes",
+    "bytes in topics whose cleanup.policy is compact alone: all of them are kept, since topics are not compacted yet",
+    ["domain"],
+)
 PENDING: Final = telemetry.gauge("dray_gc_pending_objects", "dead objects not yet gone from the store", ["domain"])
 ONLY_IN_TABLE: Final = telemetry.gauge(
     "dray_files_only_in_tables",

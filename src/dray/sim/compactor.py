@@ -8,6 +8,7 @@ commit only on the version that its writer had seen.
 
 import asyncio
 import io
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 
@@ -69,9 +70,29 @@ class Tables:
 
         Raises:
             Unavailable: it is not; nothing happened.
-            Unknown: it may have happened.
+            Unknown: it may have happened, or may happen later.
         """
+        kind = self._dice.random()
+        if kind < 0.05:
+            raise Unknown("the catalog did not answer: it never heard of it", stream=stream)
+        if kind < 0.15:
+            self.world.network.start(self._land_late(stream, seen, add, remove))
+            raise Unknown("the catalog did not answer: the request is under way", stream=stream)
         await asyncio.sleep(self._dice.random() ** 3 * 4)
+        self._land(stream, seen, add, remove)
+        await asyncio.sleep(self._dice.random() ** 3 * 2)
+        if self._dice.random() < 0.2:
+            raise Unknown("the catalog did not answer", stream=stream)
+
+    async def _land_late(
+        self, stream: StreamId, seen: Table, add: dict[str, tuple[int, int]], remove: list[str]
+    ) -> None:
+        """A request that its sender has given up is heard all the same."""
+        await asyncio.sleep(self._dice.random() * 20)
+        with suppress(Unavailable):
+            self._land(stream, seen, add, remove)
+
+    def _land(self, stream: StreamId, seen: Table, add: dict[str, tuple[int, int]], remove: list[str]) -> None:
         table = self.by_stream[stream]
         if table.version != seen.version:
             raise Unavailable("the table has moved on", stream=stream)
@@ -85,9 +106,6 @@ class Tables:
         table.version += 1
         self.commits += 1
         self.world.trace.add("catalog", "committed", stream=stream, add=len(add), remove=len(remove))
-        await asyncio.sleep(self._dice.random() ** 3 * 2)
-        if self._dice.random() < 0.2:
-            raise Unknown("the catalog did not answer", stream=stream)
 
     def names(self, path: str) -> bool:
         """Is a file in any table?"""

@@ -86,10 +86,8 @@ class SimFuture(asyncio.Future[T]):
     """A future that hashes by a counter (SM1)."""
 
     __slots__ = ("order",)
-
-    def __init__(self, order: int, *, loop: "SimLoop") -> None:
-        self.order = order
-        super().__init__(loop=loop)
+    order: int
+    """Set by the loop right after it is made: a constructor in Python would cost as much as the rest."""
 
     def __hash__(self) -> int:
         return self.order
@@ -118,7 +116,7 @@ class _Handle(asyncio.TimerHandle):
 
     def __init__(
         self,
-        owner: "SimLoop",
+        owner: "SimLoop | None",
         due: float,
         order: int,
         callback: Callable[[*Ts], object],
@@ -126,6 +124,7 @@ class _Handle(asyncio.TimerHandle):
         context: Context,
     ) -> None:
         self.owner = owner
+        """The loop whose heap holds it; nobody once it has fallen due."""
         self.due = due
         self.order = order
         self.callback: Callable[..., object] = callback  # type: ignore[explicit-any]  # as asyncio has it
@@ -147,7 +146,8 @@ class _Handle(asyncio.TimerHandle):
         if not self.dead:
             self.dead = True
             self.args = ()
-            self.owner.timer_cancelled()
+            if self.owner is not None:
+                self.owner.timer_cancelled()
 
     def cancelled(self) -> bool:
         return self.dead
@@ -225,6 +225,7 @@ class SimLoop(asyncio.AbstractEventLoop):
                 gc.enable()
 
     def _run_once(self) -> None:
+        """Every step goes through here: what is written out would be a call for each, several tenths of a step."""
         if not self._ready:
             self._jump()
         batch = self._ready
@@ -232,37 +233,40 @@ class SimLoop(asyncio.AbstractEventLoop):
         if len(batch) > 1:
             self._shuffle(batch)
         for handle in batch:
-            if not handle.dead:
-                self._run(handle)
+            if handle.dead:
+                continue
+            gate = handle.gate
+            if gate is not None:
+                if gate.before_step is not None and gate.state is _OPEN:
+                    gate.before_step(gate.steps)
+                if gate.state is not _OPEN:
+                    gate.kept.append(handle)  # SM2
+                    continue
+                gate.steps += 1
+            self.steps += 1
+            if self.steps > self._max_steps:
+                raise OutOfBounds(f"more than {self._max_steps} steps by {self._now:.3f} s\n{self.report()}")
+            self.schedule = ((self.schedule ^ handle.order) * _MIX) & _MASK
+            try:
+                handle.context.run(handle.callback, *handle.args)
+            except BaseException as error:
+                self._failed(handle, error)
+
+    def _failed(self, handle: _Handle, error: BaseException) -> None:
+        if isinstance(error, SystemExit | KeyboardInterrupt | SimulationError):
+            raise error
+        self.failures.append(f"callback {handle.callback!r} raised {error!r}")
 
     def _shuffle(self, batch: list[_Handle]) -> None:
         """Permute the task steps among their places; callbacks stay where they are."""
-        places = [i for i, handle in enumerate(batch) if _is_step(handle)]
+        places = [
+            i for i, handle in enumerate(batch) if isinstance(getattr(handle.callback, "__self__", None), SimTask)
+        ]
         if len(places) > 1:
             steps = [batch[i] for i in places]
             self._dice.shuffle(steps)
             for place, handle in zip(places, steps, strict=True):
                 batch[place] = handle
-
-    def _run(self, handle: _Handle) -> None:
-        gate = handle.gate
-        if gate is not None:
-            if gate.before_step is not None and gate.state is _OPEN:
-                gate.before_step(gate.steps)
-            if gate.state is not _OPEN:
-                gate.kept.append(handle)  # SM2
-                return
-            gate.steps += 1
-        self.steps += 1
-        if self.steps > self._max_steps:
-            raise OutOfBounds(f"more than {self._max_steps} steps by {self._now:.3f} s\n{self.report()}")
-        self.schedule = ((self.schedule ^ handle.order) * _MIX) & _MASK
-        try:
-            handle.context.run(handle.callback, *handle.args)
-        except (SystemExit, KeyboardInterrupt, SimulationError):
-            raise
-        except BaseException as error:
-            self.failures.append(f"callback {handle.callback!r} raised {error!r}")
 
     def _jump(self) -> None:
         """Move time to the next timer and make what is due ready."""
@@ -272,14 +276,15 @@ class SimLoop(asyncio.AbstractEventLoop):
             self._cancelled_timers -= 1
         if not timers:
             raise Deadlock(f"nothing is ready and no timer is set at {self._now:.3f} s\n{self.report()}")
-        self._now = max(self._now, timers[0][0])
-        if self._now > self._max_seconds:
+        now = self._now = max(self._now, timers[0][0])
+        if now > self._max_seconds:
             raise OutOfBounds(f"virtual time passed {self._max_seconds} s\n{self.report()}")
-        while timers and timers[0][0] <= self._now:
+        while timers and timers[0][0] <= now:
             handle = heapq.heappop(timers)[2]
             if handle.dead:
                 self._cancelled_timers -= 1
             else:
+                handle.owner = None
                 self._ready.append(handle)
 
     def timer_cancelled(self) -> None:
@@ -307,7 +312,7 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> _Handle:
         self._counter += 1
-        handle = _Handle(self, self._now, self._counter, callback, args, copy_context() if context is None else context)
+        handle = _Handle(None, self._now, self._counter, callback, args, copy_context() if context is None else context)
         if not self._closed:
             self._ready.append(handle)
         return handle
@@ -315,7 +320,12 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_later(
         self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> _Handle:
-        return self.call_at(self._now + delay, callback, *args, context=context)
+        self._counter += 1
+        due = self._now + delay
+        handle = _Handle(self, due, self._counter, callback, args, copy_context() if context is None else context)
+        if not self._closed:
+            heapq.heappush(self._timers, (due, self._counter, handle))
+        return handle
 
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
@@ -323,12 +333,14 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._counter += 1
         handle = _Handle(self, when, self._counter, callback, args, copy_context() if context is None else context)
         if not self._closed:
-            heapq.heappush(self._timers, (when, handle.order, handle))
+            heapq.heappush(self._timers, (when, self._counter, handle))
         return handle
 
     def create_future(self) -> SimFuture[T]:
         self._counter += 1
-        return SimFuture(self._counter, loop=self)
+        future: SimFuture[T] = SimFuture(loop=self)
+        future.order = self._counter
+        return future
 
     def create_task(
         self,
@@ -455,10 +467,6 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def run_in_executor(self, executor: object, func: Callable[[*Ts], T], *args: *Ts) -> NoReturn:
         raise SimulationError("threads are not deterministic: take an Offload")
-
-
-def _is_step(handle: _Handle) -> bool:
-    return isinstance(getattr(handle.callback, "__self__", None), SimTask)
 
 
 def _place(coro: object) -> str:

@@ -8,19 +8,6 @@ Invariants
 import hashlib
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceEvent:
-    """One line: when, who, what."""
-
-    at: float
-    who: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.at:14.6f}  {self.who:<12} {self.what}"
 
 
 class Trace:
@@ -28,7 +15,7 @@ class Trace:
 
     def __init__(self, now: Callable[[], float], limit: int = 2_000) -> None:
         self._now = now
-        self._events: deque[TraceEvent] = deque(maxlen=limit)
+        self._events: deque[tuple[float, str, str]] = deque(maxlen=limit)
         self._hash = hashlib.blake2b(digest_size=16)
         self._sealed = False
         self.count = 0
@@ -39,9 +26,9 @@ class Trace:
             return
         if facts:
             what = f"{what} " + " ".join(f"{name}={_text(value)}" for name, value in facts.items())
-        event = TraceEvent(at=self._now(), who=who, what=what)
-        self._hash.update(f"{event.at!r}|{who}|{what}\n".encode())  # SM4
-        self._events.append(event)
+        at = self._now()
+        self._hash.update(f"{at!r}|{who}|{what}\n".encode())  # SM4
+        self._events.append((at, who, what))
         self.count += 1
 
     def seal(self) -> None:
@@ -56,7 +43,7 @@ class Trace:
         """The newest events, oldest first, and how many came before them."""
         hidden = self.count - len(self._events)
         head = [f"... {hidden} earlier events"] if hidden else []
-        return head + [str(event) for event in self._events]
+        return head + [f"{at:14.6f}  {who:<12} {what}" for at, who, what in self._events]
 
 
 def _text(value: object) -> str:

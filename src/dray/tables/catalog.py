@@ -9,16 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import AVAILABLE_CATALOGS, Catalog, CatalogType, load_catalog
 from pyiceberg.catalog.rest import RestCatalog
-from requests import PreparedRequest, Response
+from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
 
-from dray.tables.errors import BadCatalog
+from dray.tables.errors import BadCatalog, CatalogUnavailable
 from dray.tables.io import IMPLEMENTATION, STORE, BoundStore
+from dray.tables.places import BUILT_IN, NAME, sqlite_file
 
-NAME: Final = "dray"
-"""Of the catalog. Spark's must have the same name, or it finds no namespace."""
 CONNECT_S: Final = 10
 ANSWER_S: Final = 60
 LOWER_CASING: Final = frozenset({"glue", "hive", "dynamodb"})
@@ -31,17 +30,17 @@ def open_catalog(kind: str, directory: Path, store: BoundStore) -> Catalog:
 
     Raises:
         BadCatalog: and what is wrong with the setting.
+        CatalogUnavailable: it does not answer.
     """
     given = {"py-io-impl": IMPLEMENTATION, STORE: store.key, "warehouse": store.location_of(PLACE)}
     try:
-        catalog = load_catalog(NAME, **given, **_properties(kind, directory))
+        return load_catalog(NAME, **given, **_properties(kind, directory))
+    except OSError as error:  # as all errors of requests are
+        raise CatalogUnavailable("the catalog does not answer", catalog=kind, reason=str(error)[:200]) from error
     except Exception as error:  # each kind of catalog raises its own, and all mean the same here
         raise BadCatalog(
             "the catalog cannot be opened: correct table.catalog", catalog=kind, reason=str(error)[:200]
         ) from error
-    if isinstance(catalog, RestCatalog):
-        _limit(catalog)
-    return catalog
 
 
 def is_lower_casing(catalog: Catalog) -> bool:
@@ -49,12 +48,8 @@ def is_lower_casing(catalog: Catalog) -> bool:
     return str(catalog.properties.get("type", "")).lower() in LOWER_CASING
 
 
-def sqlite_file(directory: Path) -> Path:
-    return directory / "tables" / "catalog.db"
-
-
 def _properties(kind: str, directory: Path) -> Mapping[str, str]:
-    if kind == "sqlite":
+    if kind == BUILT_IN:
         file = sqlite_file(directory)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return {"type": "sql", "uri": f"sqlite:///{file}"}
@@ -65,10 +60,14 @@ def _properties(kind: str, directory: Path) -> Mapping[str, str]:
     raise BadCatalog("expected sqlite, pyiceberg, or the address of a REST catalog", catalog=kind)
 
 
-def _limit(catalog: RestCatalog) -> None:
-    """No request waits for ever; the library sets no limit."""
-    for scheme in ("http://", "https://"):
-        catalog._session.mount(scheme, _Limited())
+class LimitedRestCatalog(RestCatalog):
+    """No request of it waits for ever, from its first question on; the library sets no limit."""
+
+    def _create_session(self) -> Session:
+        session = super()._create_session()
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, _Limited())
+        return session
 
 
 class _Limited(HTTPAdapter):
@@ -76,3 +75,7 @@ class _Limited(HTTPAdapter):
         self, request: PreparedRequest, **options: object
     ) -> Response:
         return super().send(request, **{**options, "timeout": (CONNECT_S, ANSWER_S)})  # type: ignore[arg-type]
+
+
+# Whatever names a REST catalog, our setting or PyIceberg's own configuration.
+AVAILABLE_CATALOGS[CatalogType.REST] = lambda name, properties: LimitedRestCatalog(name, **properties)

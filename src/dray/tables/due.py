@@ -5,7 +5,7 @@ Its task begins with the first row that is no file, and ends with the row that
 fills the last file which is worth its place.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +13,7 @@ from dray.machine.machine import Machine
 from dray.machine.names import StreamId, domain_of
 from dray.machine.stream import Stream
 from dray.machine.tasks import MAX_FILES, MAX_TASK_ROWS
+from dray.machine.topics import Topic
 
 ROWS_VERSION: Final = 2
 """The version of the rules that knows tasks."""
@@ -44,6 +45,8 @@ class DueStream:
     age_ms: int
     cuts: tuple[int, ...]
     """Where its files end, the last one at `end`."""
+    rewrite: bool = False
+    """It is one of small files, which are to become fewer."""
 
 
 def due_streams(machines: dict[int, Machine], rules: DueRules, topic: str | None = None) -> Iterator[DueStream]:
@@ -84,12 +87,36 @@ def backlog(machine: Machine, stream: Stream) -> tuple[int, int, int]:
     return stream.end - max(oldest.start, stream.start), size, age_ms
 
 
+def table_ends(machines: Mapping[int, Machine], topic: Topic) -> dict[int, int]:
+    """How far each partition of a topic is in files."""
+    ends = {}
+    for number in topic.streams[: topic.visible]:
+        machine = machines[domain_of(number)]
+        stream = machine.streams.find(number)
+        if stream is not None:
+            ends[stream.partition] = stream.index.end_of(machine.streams.first_hot(stream))
+    return ends
+
+
+def committed_until(machines: Mapping[int, Machine], topic: Topic, ends: Mapping[int, int]) -> int:
+    """The time before which every acknowledged record lies below these ends, of the partitions that have one."""
+    found = []
+    for number in topic.streams[: topic.visible]:
+        machine = machines[domain_of(number)]
+        stream = machine.streams.find(number)
+        if stream is not None:
+            at = stream.index.find(max(stream.start, ends.get(stream.partition, 0)))
+            row = None if at is None else stream.index.row(at)
+            found.append(machine.time_ms if row is None else machine.objects.arrived_ms(row.object))
+    return min(found, default=0)
+
+
 def _judge(machine: Machine, stream: Stream, rules: DueRules, topic: str, *, force: bool) -> DueStream | None:
     records, size, age_ms = backlog(machine, stream)
     if not records or not (force or age_ms >= rules.age_ms or size >= rules.size):
         return None
     first = machine.streams.first_hot(stream)
-    cuts = _cuts(stream, first, rules.file_size)
+    cuts = cuts_of(stream, first, len(stream.index), rules.file_size)
     start = stream.index.row(first).start
     return DueStream(
         topic=topic, topic_id=stream.topic_id, partition=stream.partition, domain=machine.head.domain,
@@ -97,10 +124,10 @@ def _judge(machine: Machine, stream: Stream, rules: DueRules, topic: str, *, for
     )  # fmt: skip
 
 
-def _cuts(stream: Stream, first: int, file_size: int) -> tuple[int, ...]:
-    """Where files end: each at the row that fills it, within what one task may have."""
+def cuts_of(stream: Stream, first: int, end: int, file_size: int) -> tuple[int, ...]:
+    """Where the files of the rows [first, end) end: each at the row that fills it, within what one task may have."""
     index = stream.index
-    end = min(len(index), first + MAX_TASK_ROWS)
+    end = min(end, first + MAX_TASK_ROWS)
     cuts: list[int] = []
     at = first
     while at < end and len(cuts) < MAX_FILES:

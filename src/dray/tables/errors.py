@@ -15,10 +15,26 @@ class TableCommitUnknown(Unknown):
     advice = "look at the catalog (table.catalog); the next cycle settles it"
 
 
-class TableChanged(Corrupt):
-    """Somebody else took our rows out of a table: a rollback, a drop, a rewrite. An operator must look."""
+class TableStands(Corrupt):
+    """The table does not hold what it must: nothing is written to it before it is mended. Its topic is served."""
 
-    advice = "undo the foreign change: bring the table back to the snapshot that it had before"
+    advice = "drayd admin table rebuild TOPIC, or undo the foreign change"
+
+
+class TableChanged(TableStands):
+    """Somebody else took our rows out of a table: a rollback, a rewrite, a deletion."""
+
+
+class TableDropped(TableStands):
+    """The catalog has no table of a topic that had one."""
+
+    advice = "drayd admin table rebuild TOPIC makes it anew from the files"
+
+
+class TableLost(TableStands):
+    """The catalog names metadata that is not in the store: the data directory was moved, or somebody deleted it."""
+
+    advice = "drayd admin table rebuild TOPIC makes it anew from the files"
 
 
 class TableTaken(Conflict):
@@ -31,7 +47,7 @@ class RowsThere(Conflict):
     """The table has rows of this range from other files: the task is not the one to go on with."""
 
 
-class TableBehind(Corrupt):
+class TableBehind(TableStands):
     """The table lacks rows that the log had compacted before this range."""
 
 

@@ -34,6 +34,10 @@ T = TypeVar("T")
 _keys: Final = itertools.count()
 
 
+class OutsideStore(Invalid):
+    """A table names a file that is not in the store of the cluster: its data directory was moved."""
+
+
 class BoundStore:
     """An object store on a loop of its own, for callers in any thread."""
 
@@ -47,7 +51,7 @@ class BoundStore:
     def name_of(self, location: str) -> str:
         """The name of the object at a location."""
         if not location.startswith(f"{self.address}/"):
-            raise Invalid("a file of the table lies outside the store", location=location, store=self.address)
+            raise OutsideStore("a file of the table lies outside the store", location=location, store=self.address)
         return location[len(self.address) + 1 :]
 
     def location_of(self, name: str) -> str:

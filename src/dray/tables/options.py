@@ -52,12 +52,16 @@ class CompactorOptions(msgspec.Struct, frozen=True, kw_only=True):
     tables: bool
     catalog: str
     namespace: str
+    keep_rows: bool
+    """What the log drops stays in its table."""
     keep_tables: bool
     """The table of a deleted topic is renamed, not dropped."""
     age_ms: int
     size: int
     file_size: int
     cycle_size: int
+    small_files: int
+    settled_ms: int
     look_s: float
     idle_s: float
     master: str
@@ -69,8 +73,13 @@ class CompactorOptions(msgspec.Struct, frozen=True, kw_only=True):
     """One cycle, and no more."""
     leave_when_idle: bool = False
     """End when Spark would be stopped."""
-    ask: Literal["status", "verify"] | None = None
-    """Compact nothing: tell about the table of the topic."""
+    ask: Literal["status", "verify", "rebuild", "wait"] | None = None
+    """Compact nothing: tell about the table of the topic, make it anew, or wait for it."""
+    offset: int | None = None
+    """Wait for the record at this offset; None: for what was acknowledged before."""
+    partition: int | None = None
+    """Of this partition; None: of all of them."""
+    timeout_s: float = 0
 
 
 class JobProgress(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -89,6 +98,8 @@ class TopicDone(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     files: int
     file_bytes: int
+    rewritten: int
+    """Small files that became fewer."""
     state: str
     reason: str = ""
 
@@ -139,10 +150,16 @@ class TableStatus(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     files: int
     rows: int
     bytes: int
+    state: Literal["none", "ok", "foreign"]
+    """foreign: somebody else has changed the table. It stands still only if there is a problem."""
     foreign: list[str]
-    """Snapshots of others on top of ours."""
+    """Snapshots of others since the table was made, or made anew, as far as they are kept."""
     problem: str
     """What keeps the table from going on; empty if nothing does."""
+    problem_since_ms: int
+    """When a compactor first saw it; 0: none has yet."""
+    committed_until_ms: int
+    """Every record that was acknowledged before this time is in the table; 0: not told."""
     partitions: list[PartitionStatus]
 
 
@@ -168,5 +185,24 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     equal: bool
 
 
-Said: TypeAlias = JobProgress | CycleDone | NothingDone | TableStatus | Compared
+class TableRebuilt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """What was done to make a table show what the log says."""
+
+    topic: str
+    added: int
+    removed: int
+    kept: int
+
+
+class TableReached(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Whether a table came as far as was waited for."""
+
+    topic: str
+    reached: bool
+    behind: list[PartitionStatus]
+    """The partitions that did not."""
+    problem: str
+
+
+Said: TypeAlias = JobProgress | CycleDone | NothingDone | TableStatus | Compared | TableRebuilt | TableReached
 """What a compactor tells its parent, a JSON object a line."""

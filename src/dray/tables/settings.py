@@ -21,6 +21,10 @@ class TableSettings(Section):
     namespace: str = Field(default="topics", pattern=r"[A-Za-z0-9_]{1,100}")
     """The namespace of all tables in the catalog."""
 
+    retention: Literal["follow", "keep"] = "follow"
+    """What becomes of a table's rows that the log drops, by retention or DeleteRecords. follow: they leave the table,
+    file by file. keep: they stay, for ever; only what was compacted before the log dropped it can."""
+
     on_topic_delete: Literal["drop", "keep"] = "drop"
     """What becomes of the table of a deleted topic. keep: it is renamed, with the topic's id at its end."""
 
@@ -50,6 +54,13 @@ class CompactionSettings(Section):
 
     target_file_bytes: Size = Size("128MiB")
     """Cut files of more records than this."""
+
+    small_files: int = Field(default=10, ge=2, le=1_000)
+    """Put so many neighbouring files of a partition together, if each holds less than half of `target_file_bytes`.
+    Fewer: fewer files for queries to open, and records are written again more often."""
+
+    settled: timedelta = timedelta(days=1)
+    """Put small files together, however few, when no newer records came to them for as long as this."""
 
     cycle_bytes: Size = Size("4GiB")
     """Take no more than this in hand at a time."""

@@ -21,7 +21,7 @@ from pyiceberg.conversions import to_bytes
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.typedef import Record
 from pyiceberg.types import IntegerType, LongType, TimestamptzType
 
@@ -30,6 +30,10 @@ from dray.tables.errors import TableChanged
 COMMIT_ID: Final = "dray.commit-id"
 LAST_COMMIT: Final = "dray.last-commit"
 OFFSETS: Final = "dray.offsets"
+COMMITTED_UNTIL: Final = "dray.committed-until"
+"""A property of the table: every record that was acknowledged before this time, in ms, is in it."""
+REBUILT: Final = "dray.rebuilt"
+"""In the summary of a snapshot that made a table anew: what others did before is undone by it."""
 HOUR_MS: Final = 3_600_000
 KEPT_MS: Final = 7 * 24 * HOUR_MS
 MOST: Final = 500
@@ -93,6 +97,57 @@ def foreign(metadata: TableMetadata) -> list[Snapshot]:
     return found
 
 
+def strangers(metadata: TableMetadata) -> list[Snapshot]:
+    """The snapshots of others since the table was made, or made anew, as far as they are kept; the newest first."""
+    found = []
+    for snapshot in _line(metadata):
+        if commit_of(snapshot) is None:
+            found.append(snapshot)
+        elif snapshot.summary is not None and snapshot.summary.additional_properties.get(REBUILT):
+            break
+    return found
+
+
+def check_foreign(metadata: TableMetadata, io: FileIO) -> list[Snapshot]:
+    """The snapshots of others on top of ours, if they have left all of our files where they were.
+
+    Raises:
+        TableChanged: they have not, or somebody has set the table back.
+    """
+    found = foreign(metadata)
+    if all(one.summary is not None and one.summary.operation is Operation.APPEND for one in found):
+        return found
+    last = metadata.properties.get(LAST_COMMIT)
+    ours = next((one for one in metadata.snapshots if last is not None and commit_of(one) == last), None)
+    head = metadata.current_snapshot()
+    named = ", ".join(describe(one) for one in found)
+    if has_deletes(head, io):
+        raise TableChanged("somebody has deleted rows of the table", snapshots=named)
+    missing = shown(ours, io).keys() - shown(head, io).keys()
+    if missing:
+        raise TableChanged(
+            "somebody has rewritten or deleted files of the table", snapshots=named, files=len(missing)
+        )  # fmt: skip
+    return found
+
+
+def shown(snapshot: Snapshot | None, io: FileIO) -> dict[str, DataFile]:
+    """Every file that a snapshot shows, by location."""
+    if snapshot is None:
+        return {}
+    return {
+        entry.data_file.file_path: entry.data_file
+        for manifest in snapshot.manifests(io)
+        if manifest.content == ManifestContent.DATA
+        for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)
+    }
+
+
+def has_deletes(snapshot: Snapshot | None, io: FileIO) -> bool:
+    """Whether files beside the data say that some of its rows are not there."""
+    return snapshot is not None and any(one.content == ManifestContent.DELETES for one in snapshot.manifests(io))
+
+
 def commit_of(snapshot: Snapshot) -> str | None:
     """The id of our commit; None for a foreign one."""
     return None if snapshot.summary is None else snapshot.summary.additional_properties.get(COMMIT_ID)
@@ -154,15 +209,15 @@ def reached(metadata: TableMetadata, location: str, io: FileIO) -> InUse:
 def present(snapshot: Snapshot | None, wanted: Iterable[str], io: FileIO) -> dict[str, DataFile]:
     """Those of the wanted locations that a snapshot shows."""
     looked = set(wanted)
-    if snapshot is None or not looked:
+    if not looked:
         return {}
-    return {
-        entry.data_file.file_path: entry.data_file
-        for manifest in snapshot.manifests(io)
-        if manifest.content == ManifestContent.DATA
-        for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)
-        if entry.data_file.file_path in looked
-    }
+    return {location: file for location, file in shown(snapshot, io).items() if location in looked}
+
+
+def until_of(metadata: TableMetadata) -> int:
+    """Up to when every record is in the table; 0: it does not tell."""
+    told = metadata.properties.get(COMMITTED_UNTIL, "")
+    return int(told) if told.isascii() and told.isdigit() else 0
 
 
 def totals(snapshot: Snapshot | None) -> tuple[int, int, int]:

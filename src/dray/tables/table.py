@@ -43,25 +43,38 @@ from pyiceberg.types import (
 from dray.ids import Entropy
 from dray.tables import fence
 from dray.tables.catalog import PLACE, is_lower_casing
-from dray.tables.errors import CatalogUnavailable, RowsThere, TableChanged, TableCommitUnknown, TableTaken
+from dray.tables.errors import (
+    CatalogUnavailable,
+    RowsThere,
+    TableChanged,
+    TableCommitUnknown,
+    TableDropped,
+    TableLost,
+    TableTaken,
+)
 from dray.tables.fence import FenceState, Range
-from dray.tables.io import BoundStore
+from dray.tables.io import BoundStore, OutsideStore
 from dray.tables.names import escaped
 from dray.tables.snapshots import (
     COMMIT_ID,
+    COMMITTED_UNTIL,
     LAST_COMMIT,
     OFFSETS,
     InUse,
     NewFile,
+    check_foreign,
     expired,
     foreign,
     present,
     reached,
+    until_of,
 )
 from dray.tables.transaction import ExchangedFiles, Staged
 
 ATTEMPTS: Final = 8
 CLEAN_GRACE_MS: Final = 3_600_000
+UNTIL_MS: Final = 3_600_000
+"""A table that gets nothing new tells this often that it has everything."""
 TOPIC: Final = "dray.topic"
 TOPIC_ID: Final = "dray.topic-id"
 CLUSTER_ID: Final = "dray.cluster-id"
@@ -117,6 +130,8 @@ class FileExchange:
 
     old: tuple[str, ...]
     new: tuple[NewFile, ...]
+    older: tuple[str, ...] = ()
+    """These too, if they are still there: the log has dropped their rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +144,10 @@ class TableChange:
     exchanged: Sequence[FileExchange] = ()
     removed: Sequence[str] = ()
     """Locations of files whose rows the log has dropped."""
+    until_ms: int = 0
+    """After it every record is in the table that was acknowledged before this time; 0: not known."""
+    had_rows: bool = False
+    """The table is known to show rows that the log has dropped: there must be one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,12 +178,18 @@ class TopicTables:
 
         Raises:
             CatalogUnavailable: nobody knows whether there is one.
+            TableLost: its metadata is not where the catalog says.
             TableTaken: the name is another's.
         """
         try:
             table = self.catalog.load_table(self.identifier(topic.name))
         except NoSuchTableError:
             return None
+        except (FileNotFoundError, OutsideStore) as error:
+            raise TableLost(
+                "the metadata of the table is not in the store: was the data directory moved?", topic=topic.name,
+                location=str(error)[:300],
+            ) from error  # fmt: skip
         except Exception as error:  # a catalog raises what its transport raises
             raise _unavailable(error, topic.name) from error
         told = tuple(table.properties.get(name) for name in (TOPIC, TOPIC_ID, CLUSTER_ID))
@@ -212,12 +237,12 @@ class TopicTables:
         Raises:
             CatalogUnavailable: nothing was committed.
             TableCommitUnknown: it may have been; calling again with the same change settles it.
-            TableChanged, TableBehind, TableTaken: an operator must look.
+            TableStands, TableTaken: an operator must look.
         """
         cause: Exception | None = None
         for _ in range(ATTEMPTS):
             try:
-                table = self.load(topic)
+                table = self._load_for(topic, change)
             except CatalogUnavailable as error:
                 if cause is None:
                     raise
@@ -234,6 +259,31 @@ class TopicTables:
                 return staging.committed()
         assert cause is not None, "each attempt but a successful one ends with a cause"
         raise _unknown(cause, topic.name) from cause
+
+    def _load_for(self, topic: TableOwner, change: TableChange) -> Table:
+        """The table; it is made only where nothing says that there was one."""
+        table = self.find(topic)
+        if table is None:
+            _check_new(topic, change.ranges, lost=bool(change.exchanged) or change.had_rows)
+            return self.load(topic)
+        return table
+
+    def check(self, topic: TableOwner, ranges: Sequence[Range], *, had_rows: bool = False) -> None:
+        """Whether these ranges could be added: somebody may have mended the table, or changed it while nobody looked.
+
+        Raises:
+            CatalogUnavailable: nobody knows.
+            TableStands, TableTaken: and what is wrong.
+        """
+        table = self.find(topic)
+        if table is None:
+            _check_new(topic, ranges, lost=had_rows)
+            return
+        check_foreign(table.metadata, table.io)
+        ends = fence.parse(table.properties.get(fence.PROPERTY))
+        for one in ranges:
+            with suppress(RowsThere):  # that is mended by whoever commits
+                fence.judge(ends, one)
 
     def file_names(self, topic: TableOwner) -> list[str]:
         """The names of the files that the newest snapshot shows."""
@@ -272,12 +322,12 @@ class _Staging:
         self._table = table
         self._change = change
         self._commit_id = commit_id
-        self._foreign = foreign(table.metadata)
+        self._foreign = check_foreign(table.metadata, table.io)
         self._ends = fence.parse(table.properties.get(fence.PROPERTY))
         self._overtaken: dict[int, RowsThere] = {}
         self._snapshot_id = 0 if table.metadata.current_snapshot_id is None else table.metadata.current_snapshot_id
         wanted = {file.location for file in change.added}
-        wanted |= {old for exchange in change.exchanged for old in exchange.old} | set(change.removed)
+        wanted |= {old for one in change.exchanged for old in (*one.old, *one.older)} | set(change.removed)
         wanted |= {new.location for exchange in change.exchanged for new in exchange.new}
         needs_look = change.exchanged or change.removed or any(self._standing(one) for one in change.ranges)
         self._present = present(table.current_snapshot(), wanted if needs_look else (), table.io)
@@ -289,15 +339,27 @@ class _Staging:
         added = self._append(staged, properties)
         exchanged = self._exchange(staged, properties)
         removed = self._remove(staged, properties)
-        if added or exchanged or removed:
-            staged.set_properties({fence.PROPERTY: fence.dump(self._ends), LAST_COMMIT: self._commit_id})
+        changed = added or exchanged or removed
+        told = self._until(always=changed)
+        if changed:
+            told |= {fence.PROPERTY: fence.dump(self._ends), LAST_COMMIT: self._commit_id}
+            staged.set_properties(told)
             current = staged.table_metadata.current_snapshot_id
             assert current is not None, "a snapshot was just staged"
             self._snapshot_id = current
+        elif told:
+            staged.set_properties(told)
         gone = expired(staged.table_metadata, now_ms)
         if gone:
             ExpireSnapshots(transaction=staged).by_ids(gone).commit()
         return staged if staged.has_updates else None
+
+    def _until(self, *, always: bool) -> dict[str, str]:
+        """How far in time the table is: told with every snapshot, and by itself now and then."""
+        until_ms, before_ms = self._change.until_ms, until_of(self._table.metadata)
+        if self._overtaken or until_ms < before_ms + (1 if always else UNTIL_MS):
+            return {}
+        return {COMMITTED_UNTIL: str(until_ms)}
 
     def committed(self) -> ChangeDone:
         return ChangeDone(
@@ -346,6 +408,7 @@ class _Staging:
         if not open_:
             return False
         old = [self._file(location) for one in open_ for location in one.old]
+        old += [self._present[location] for one in open_ for location in one.older if location in self._present]
         new = [file.entry() for one in open_ for file in one.new]
         _exchange(Operation.REPLACE, staged, properties, old, new)
         return True
@@ -371,6 +434,11 @@ def _exchange(
             producer.delete_data_file(file)
         for file in new:
             producer.append_data_file(file)
+
+
+def _check_new(topic: TableOwner, ranges: Sequence[Range], *, lost: bool) -> None:
+    if lost or any(one.start > one.floor for one in ranges):
+        raise TableDropped("the table is not in the catalog any more", topic=topic.name)
 
 
 def _unavailable(error: Exception, topic: str) -> CatalogUnavailable:

@@ -38,7 +38,7 @@ SYNONYMS: Final[Mapping[str, str]] = {
 _KEPT: Final = "Kept for tools, without effect: "
 MEANINGS: Final[Mapping[str, str]] = {
     "cleanup.policy": "What becomes of old records. 'delete': they go by time and size. 'compact,delete': records need "
-    "a key, and go by time and size. 'compact' alone is refused: nothing compacts yet.",
+    "a key, and go by time and size. 'compact': records need a key, and every one is kept, since nothing compacts yet.",
     "compression.gzip.level": _KEPT + "batches are stored as they were sent.",
     "compression.lz4.level": _KEPT + "batches are stored as they were sent.",
     "compression.type": _KEPT + "batches are stored as they were sent.",

@@ -202,12 +202,6 @@ def _check_value(key: ConfigKey, value: str) -> str:
         raise BadTopicConfig(
             "not a value of this topic config", key=key.name, value=value[:MAX_NAME], expected=key.expects
         )
-    if key.name == POLICY and not _deletes(text):
-        # ADR-0018: nothing would ever be taken away.
-        raise BadTopicConfig(
-            "topics are not compacted yet, so one that only compacts would grow for ever: "
-            "use delete, or compact,delete to require keys and delete by time and size", key=key.name, value=text,
-        )  # fmt: skip
     return text
 
 

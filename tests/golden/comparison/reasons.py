@@ -229,10 +229,6 @@ REASONS: tuple[Reason, ...] = (
         fields=("*.topic_id",),
     ),
     Reason(
-        why="Topics are not compacted yet; one that only compacts would grow for ever (ADR-0018).",
-        shapes=("create topics with configs: cleanup.policy='compact'",),
-    ),
-    Reason(
         why="Values are checked more strictly: each of these is a slip.",
         shapes=("create topics with configs: *='*'",),
     ),

@@ -1,5 +1,6 @@
 """Anything, by anyone, in any order, to one classic group."""
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -250,6 +251,7 @@ class OneGroup(RuleBasedStateMachine):
         assert checkpoint.dump(replayed) == checkpoint.dump(self.tape.machine)
 
 
+@pytest.mark.slow
 def test_no_sequence_of_commands_breaks_a_group() -> None:
     """G1, G2, G3, G4, G5, G9"""
     run_state_machine_as_test(OneGroup, settings=settings(max_examples=60, stateful_step_count=60, deadline=None))

@@ -78,6 +78,7 @@ def rewritten(holder, name, old, new):
     return made[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", PLANTED)
 def test_a_planted_mistake_is_found(mistake, monkeypatch):
     """The twin would see it: each mistake fails some seed."""

@@ -4,7 +4,6 @@ import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicReference;
 import org.apache.kafka.common.serialization.Serdes;
-import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
@@ -14,15 +13,13 @@ import org.apache.kafka.streams.kstream.KGroupedStream;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.TimeWindows;
-import org.apache.kafka.streams.state.KeyValueStore;
 
 /**
  * Counts words, as the first page of Kafka Streams does, in all and by year.
  *
- * <p>Usage: WordCount BOOTSTRAP APPLICATION INPUT OUTPUT LOGGED [key=value ...]
+ * <p>Usage: WordCount BOOTSTRAP APPLICATION INPUT OUTPUT [key=value ...]
  *
- * <p>LOGGED is true for the default: the counts in all are also kept in a changelog topic. Those by year always are. It runs until it is killed, or until
- * it fails: then it ends with 1, and the last line is why.
+ * <p>It runs until it is killed, or until it fails: then it ends with 1, and the last line is why.
  */
 public final class WordCount {
     public static void main(String[] arguments) throws Exception {
@@ -32,18 +29,16 @@ public final class WordCount {
         settings.put("auto.offset.reset", "earliest");
         settings.put("default.key.serde", Serdes.StringSerde.class);
         settings.put("default.value.serde", Serdes.StringSerde.class);
-        for (int n = 5; n < arguments.length; n++) {
+        for (int n = 4; n < arguments.length; n++) {
             String[] pair = arguments[n].split("=", 2);
             settings.put(pair[0], pair[1]);
         }
-        boolean logged = Boolean.parseBoolean(arguments[4]);
         StreamsBuilder builder = new StreamsBuilder();
-        Materialized<String, Long, KeyValueStore<Bytes, byte[]>> counts = Materialized.as("counts");
         var strings = Produced.with(Serdes.String(), Serdes.String());
         KGroupedStream<String, String> words = builder.<String, String>stream(arguments[2])
                 .flatMapValues(line -> List.of(line.toLowerCase().split("\\W+")))
                 .groupBy((key, word) -> word, Grouped.with(Serdes.String(), Serdes.String()));
-        words.count(logged ? counts : counts.withLoggingDisabled())
+        words.count(Materialized.as("counts"))
                 .toStream()
                 .mapValues(count -> Long.toString(count))
                 .to(arguments[3], strings);

@@ -693,14 +693,16 @@ class DlqDeleteReq(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., message_ids: _Optional[_Iterable[str]] = ..., all: _Optional[bool] = ..., force: _Optional[bool] = ..., confirmation: _Optional[str] = ...) -> None: ...
 
 class CreateKeyReq(_message.Message):
-    __slots__ = ("name", "principal", "expires_in")
+    __slots__ = ("name", "principal", "expires_in", "role")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_IN_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
     name: str
     principal: str
     expires_in: _duration_pb2.Duration
-    def __init__(self, name: _Optional[str] = ..., principal: _Optional[str] = ..., expires_in: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    role: str
+    def __init__(self, name: _Optional[str] = ..., principal: _Optional[str] = ..., expires_in: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., role: _Optional[str] = ...) -> None: ...
 
 class CreateKeyResp(_message.Message):
     __slots__ = ("key", "secret")
@@ -711,7 +713,7 @@ class CreateKeyResp(_message.Message):
     def __init__(self, key: _Optional[_Union[Key, _Mapping]] = ..., secret: _Optional[str] = ...) -> None: ...
 
 class Key(_message.Message):
-    __slots__ = ("id", "name", "principal", "created", "last_used", "expires", "revoked")
+    __slots__ = ("id", "name", "principal", "created", "last_used", "expires", "revoked", "role")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
@@ -719,6 +721,7 @@ class Key(_message.Message):
     LAST_USED_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_FIELD_NUMBER: _ClassVar[int]
     REVOKED_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
     id: str
     name: str
     principal: str
@@ -726,7 +729,8 @@ class Key(_message.Message):
     last_used: _timestamp_pb2.Timestamp
     expires: _timestamp_pb2.Timestamp
     revoked: bool
-    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., principal: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., last_used: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., expires: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., revoked: _Optional[bool] = ...) -> None: ...
+    role: str
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., principal: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., last_used: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., expires: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., revoked: _Optional[bool] = ..., role: _Optional[str] = ...) -> None: ...
 
 class ListKeysReq(_message.Message):
     __slots__ = ("page_size", "page_token")

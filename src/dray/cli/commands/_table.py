@@ -53,8 +53,53 @@ def compact(
     raise typer.Exit(run(msgspec.structs.replace(options, once=True, topic=topic), form))
 
 
+@table.command("rebuild")
+def rebuild(
+    topic: TableTopic,
+    data: DataOption = None,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    form: TableOption = TableFormat.TEXT,
+) -> None:
+    """Make it show what the log says, whatever became of it: dropped, rewritten, set back, moved. No file is read."""
+    _ask("rebuild", topic, data, config, sets, form)
+
+
+@table.command("wait")
+def wait(
+    topic: TableTopic,
+    offset: Annotated[
+        int | None, typer.Option("--offset", min=0, metavar="N", help="For the record at this offset.")
+    ] = None,
+    now: Annotated[bool, typer.Option("--now", help="For everything that was acknowledged before.")] = False,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, metavar="N", help="In this partition, not in all.")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0, metavar="SECONDS", help="Give up after this, with exit code 1.")
+    ] = 600,
+    data: DataOption = None,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    form: TableOption = TableFormat.TEXT,
+) -> None:
+    """Wait until it has a record, or all that the log has now. It compacts nothing itself."""
+    if (offset is None) != now:
+        raise typer.BadParameter("give one of --offset N and --now", param_hint="--offset")
+    options = _options(data, config, sets)
+    asked = msgspec.structs.replace(
+        options, ask="wait", topic=topic, offset=offset, partition=partition, timeout_s=timeout
+    )
+    raise typer.Exit(run(asked, form))
+
+
 def _ask(
-    what: Literal["status", "verify"], topic: str, data: DataOption, config: ConfigFile, sets: Sets, form: TableFormat
+    what: Literal["status", "verify", "rebuild"],
+    topic: str,
+    data: DataOption,
+    config: ConfigFile,
+    sets: Sets,
+    form: TableFormat,
 ) -> None:
     options = _options(data, config, sets)
     raise typer.Exit(run(msgspec.structs.replace(options, ask=what, topic=topic), form))

@@ -1,4 +1,4 @@
-"""Look at a data directory's metadata, verify it, and recover it."""
+"""Look at a data directory's metadata, verify and recover it; its keys, tables and audit files."""
 
 import asyncio
 import json
@@ -8,6 +8,7 @@ from typing import Annotated, Final, TypeAlias
 
 import typer
 
+from dray.cli.commands._keys import audit, key
 from dray.cli.commands._table import table
 from dray.cli.options import FormatOption
 from dray.cli.output import Format, answer
@@ -31,6 +32,8 @@ app: Final = typer.Typer()
 meta: Final = typer.Typer(help="The metadata of a data directory, beside a running broker or with none.")
 app.add_typer(meta, name="meta")
 app.add_typer(table, name="table")
+app.add_typer(key, name="key")
+app.add_typer(audit, name="audit")
 
 Directory: TypeAlias = Annotated[Path, typer.Argument(metavar="DIR", help="The data directory.")]
 DomainOption: TypeAlias = Annotated[int, typer.Option("--domain", min=0, max=0xFFFF, help="Which domain to look at.")]
@@ -38,7 +41,7 @@ DomainOption: TypeAlias = Annotated[int, typer.Option("--domain", min=0, max=0xF
 
 @app.callback()
 def admin() -> None:
-    """Look at a data directory's metadata, verify it, and recover it."""
+    """Look at a data directory's metadata, verify and recover it; its keys, tables and audit files."""
 
 
 @meta.command("ls")

@@ -1,6 +1,7 @@
 """Compact records into Parquet files and Iceberg tables, beside a broker."""
 
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
@@ -10,11 +11,22 @@ import typer
 from dray.cli.compacting import check_installed, options_of, run_to_the_end
 from dray.cli.options import ConfigFile, DataOption, Sets, load_config
 from dray.cli.output import FAILURE, Format, refuse
-from dray.cli.tables import TableFormat, TableOption, facts, show
+from dray.cli.tables import Cell, TableFormat, TableOption, facts, show
 from dray.config import Override
-from dray.tables.options import CompactorOptions, Compared, CycleDone, JobProgress, NothingDone, TableStatus
+from dray.tables.options import (
+    CompactorOptions,
+    Compared,
+    CycleDone,
+    JobProgress,
+    NothingDone,
+    PartitionStatus,
+    TableReached,
+    TableRebuilt,
+    TableStatus,
+)
 
 BAR: Final = 30
+PARTITIONS: Final = ("PARTITION", "LOG START", "LOG END", "TABLE END", "LAG", "LAG BYTES", "LAG SECONDS", "TASK")
 app: Final = typer.Typer()
 
 
@@ -52,6 +64,10 @@ def run(options: CompactorOptions, form: TableFormat) -> int:
                 _status(said, form)
             case Compared():
                 _verified(said, form)
+            case TableRebuilt():
+                _rebuilt(said, form)
+            case TableReached():
+                _reached(said, form)
             case NothingDone():
                 _bar(0, 0)
                 refuse(
@@ -84,32 +100,57 @@ def _summary(summary: CycleDone, form: TableFormat) -> None:
         typer.echo("nothing was due")
         return
     rows = [
-        (one.topic, one.partitions, one.records, one.bytes, one.files, one.file_bytes, one.state, one.reason)
+        (
+            one.topic,
+            one.partitions,
+            one.records,
+            one.bytes,
+            one.files,
+            one.file_bytes,
+            one.rewritten,
+            one.state,
+            one.reason,
+        )
         for one in summary.topics
     ]
-    show(
-        form, document, ("TOPIC", "PARTITIONS", "RECORDS", "BYTES", "FILES", "FILE BYTES", "STATE", "REASON"), rows
+    heading = (
+        "TOPIC", "PARTITIONS", "RECORDS", "BYTES", "FILES", "FILE BYTES", "REWRITTEN", "STATE", "REASON",
     )  # fmt: skip
+    show(form, document, heading, rows)
 
 
 def _status(status: TableStatus, form: TableFormat) -> None:
     if form is TableFormat.TEXT:
-        made = datetime.fromtimestamp(status.snapshot_ms / 1000, UTC).isoformat(timespec="seconds")
+        made = _time(status.snapshot_ms)
         facts(
             {
                 "table": f"{status.catalog}.{status.table}",
+                "state": status.state,
                 "snapshot": f"{status.snapshot_id} of {made}" if status.snapshot_id else None,
                 "snapshots": status.snapshots,
                 "files": status.files,
                 "rows": status.rows,
                 "bytes": status.bytes,
                 "metadata": status.metadata_location,
+                "has all before": _time(status.committed_until_ms) if status.committed_until_ms else None,
             }
             | ({"foreign": ", ".join(status.foreign)} if status.foreign else {})
-            | ({"problem": status.problem} if status.problem else {})
+            | (
+                {"problem": status.problem, "next": f"drayd admin table rebuild {status.topic}"}
+                if status.problem
+                else {}
+            )
         )
         typer.echo()
-    rows = [
+    show(form, msgspec.to_builtins(status), PARTITIONS, _partition_rows(status.partitions))
+
+
+def _time(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
+
+
+def _partition_rows(partitions: Sequence[PartitionStatus]) -> list[Sequence[Cell]]:
+    return [
         (
             one.partition,
             one.log_start,
@@ -120,10 +161,28 @@ def _status(status: TableStatus, form: TableFormat) -> None:
             round(one.lag_seconds),
             one.task,
         )
-        for one in status.partitions
+        for one in partitions
     ]
-    heading = ("PARTITION", "LOG START", "LOG END", "TABLE END", "LAG", "LAG BYTES", "LAG SECONDS", "TASK")
-    show(form, msgspec.to_builtins(status), heading, rows)
+
+
+def _rebuilt(done: TableRebuilt, form: TableFormat) -> None:
+    if form is TableFormat.TEXT:
+        typer.echo(f"the table shows what the log says: {done.added} files added, {done.removed} removed, "
+                   f"{done.kept} were there")  # fmt: skip
+        return
+    show(
+        form, msgspec.to_builtins(done), ("TOPIC", "ADDED", "REMOVED", "KEPT"),
+        [(done.topic, done.added, done.removed, done.kept)],
+    )  # fmt: skip
+
+
+def _reached(found: TableReached, form: TableFormat) -> None:
+    if form is TableFormat.TEXT:
+        if found.reached:
+            typer.echo("the table has all of it")
+            return
+        typer.echo(f"the table stands still: {found.problem}" if found.problem else "the table is not there yet")
+    show(form, msgspec.to_builtins(found), PARTITIONS, _partition_rows(found.behind))
 
 
 def _verified(found: Compared, form: TableFormat) -> None:

@@ -77,7 +77,11 @@ class Leases:
 
     def end(self, slot: int) -> None:
         held = self.by_slot.pop(slot)
-        self._leave(slot, held.deadline_ms)
+        bucket = self._buckets[held.deadline_ms >> BUCKET_BITS]
+        if len(bucket) > 1:
+            del bucket[slot]
+        else:
+            self._leave(slot, held.deadline_ms)
         left = self.holders[held.holder] - 1
         if left:
             self.holders[held.holder] = left

@@ -145,9 +145,10 @@ class Messages:
         self.dead[slot] = None
         return DIED
 
-    def remove(self, slot: int) -> None:
-        """The message is gone (L9, L12)."""
-        place = self.rows.place(slot)
+    def remove(self, slot: int, place: int | None = None) -> None:
+        """The message is gone (L9, L12); `place` is that of its row, where it is at hand."""
+        if place is None:
+            place = self.rows.place(slot)
         if place:
             self.let_go.append(place - 1)
         else:

@@ -52,10 +52,10 @@ _LENGTH: Final = struct.Struct("<I"), 8
 _POSITION: Final = struct.Struct("<I"), 12
 _PRIORITY: Final = struct.Struct("<q"), 20
 _ARRIVAL: Final = struct.Struct("<Q"), 28
+_NAMES: Final = struct.Struct("<QQ")
 _PLACE: Final = struct.Struct("<Q"), 36
 _ENQUEUED: Final = struct.Struct("<q"), 44
 _DUE: Final = struct.Struct("<q"), 52
-_BLANK: Final = bytes(SIZE)
 _ORDER: Final = struct.Struct("<B19xqQ16xq16x")
 assert _ORDER.size == SIZE, "what order is made of is part of a row"
 
@@ -103,12 +103,13 @@ class MessageRows:
 
     def add(self, row: tuple[int, ...]) -> int:
         """A new message; its slot."""
+        data = self.data
         if self.free:
             slot = self.free.pop()
+            ROW.pack_into(data, slot * SIZE, *row)
         else:
-            slot = len(self.data) // SIZE
-            self.data.extend(_BLANK)
-        ROW.pack_into(self.data, slot * SIZE, *row)
+            slot = len(data) // SIZE
+            data += ROW.pack(*row)
         self.counts[row[0]] += 1
         self.live += 1
         return slot
@@ -168,6 +169,10 @@ class MessageRows:
 
     def arrival(self, slot: int) -> int:
         return int(_ARRIVAL[0].unpack_from(self.data, slot * SIZE + _ARRIVAL[1])[0])
+
+    def names(self, slot: int) -> tuple[int, int]:
+        """Arrival and place."""
+        return _NAMES.unpack_from(self.data, slot * SIZE + _ARRIVAL[1])
 
     def set_arrival(self, slot: int, arrival: int) -> None:
         _ARRIVAL[0].pack_into(self.data, slot * SIZE + _ARRIVAL[1], arrival)

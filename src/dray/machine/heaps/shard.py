@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from heapq import heappop
 from typing import Final, NamedTuple
 
-from dray.buffers import Buffer
 from dray.machine.heaps.answers import (
     ALREADY,
     CLOSED,
@@ -64,6 +63,7 @@ BODY_OVERHEAD: Final = 64 << 10
 """What a body may hold besides its payload."""
 MIN_LEASE_MS: Final = 1_000
 MAX_DUE_MS: Final = (1 << 62) - 1
+_MAX_WAIT_MS: Final = MAX_DUE_MS >> 1
 _ACK: Final = int(Settlement.ACK)
 _NACK: Final = int(Settlement.NACK)
 _RELEASE: Final = int(Settlement.RELEASE)
@@ -143,7 +143,7 @@ class Shard:
 
     def enqueue(self, command: Enqueue, moment: HeapMoment, place: int) -> Enqueued:
         """Judge each message; `place` is that of their object, 0: their bodies are here."""
-        rows = list(map(EnqueueRow._make, ENQUEUE_ROW.iter_unpack(command.packed)))
+        rows = [EnqueueRow._make(row) for row in ENQUEUE_ROW.iter_unpack(command.packed)]
         if self.closed:
             return Enqueued([MessageGiven(CLOSED)] * len(rows))
         if command.flags & ATOMIC:
@@ -151,17 +151,15 @@ class Shard:
             if torn is not None:
                 return Enqueued([MessageGiven(TORN, torn)] * len(rows))  # L10
         given: list[MessageGiven] = []
-        at = 0
+        judge, take, at, bodies = self._judge, self._take, 0, command.bodies
         for row in rows:
-            code = self._judge(command, row, moment)
-            body = None
-            if not place:
-                body = command.bodies[at : at + row.length]
-                at += row.length
-            if code is None:
-                given.append(self._take(command, row, body, moment, place))
+            code = judge(command, row, moment)
+            if place:
+                body = None
             else:
-                given.append(code)
+                body = bytes(bodies[at : at + row.length])
+                at += row.length
+            given.append(take(command, row, body, moment, place) if code is None else code)
         return Enqueued(given)
 
     def _judge(self, command: Enqueue, row: EnqueueRow, moment: HeapMoment) -> MessageGiven | None:
@@ -181,47 +179,49 @@ class Shard:
         return None
 
     def _is_malformed(self, command: Enqueue, row: EnqueueRow) -> bool:
+        _, wait, partition, retries, _, key, seq, position, length = row
         return (
-            row.partition >= self.partitions
-            or row.length > self.messages.config.max_payload_bytes + BODY_OVERHEAD
-            or row.key > len(command.keys)
-            or not 0 <= row.wait <= MAX_DUE_MS >> 1
-            or not -1 <= row.retries <= MAX_RETRIES
-            or row.seq > MAX_SEQ
-            or (bool(command.flags & IN_OBJECT) and row.position + row.length > command.size)
+            partition >= self.partitions
+            or length > self.messages.config.max_payload_bytes + BODY_OVERHEAD
+            or key > len(command.keys)
+            or not 0 <= wait <= _MAX_WAIT_MS
+            or not -1 <= retries <= MAX_RETRIES
+            or seq > MAX_SEQ
+            or (bool(command.flags & IN_OBJECT) and position + length > command.size)
         )
 
     def _take(
-        self, command: Enqueue, row: EnqueueRow, body: Buffer | None, moment: HeapMoment, place: int
+        self, command: Enqueue, row: EnqueueRow, body: bytes | None, moment: HeapMoment, place: int
     ) -> MessageGiven:
         now_ms, messages = moment.now_ms, self.messages
-        number, begun_ms, seq = self.anonymous, now_ms, self.anonymous_seq
-        if row.key:
+        priority, wait, partition, retries, flags, key_at, seq, position, length = row
+        if key_at:
             following = in_id(self._numbers.next)
-            key, seq = command.keys[row.key - 1], row.seq
+            key = command.keys[key_at - 1]
             known = self.dedup.take(key, seq, now_ms, moment.running_ms, messages.config, following)
             if known is None:
                 return MessageGiven(DEDUP_FULL)
             number, begun_ms = known
             if number == following:
                 self._numbers.take()  # DD2
-        elif not number or seq > MAX_SEQ:
-            number, seq = in_id(self._numbers.take()), 0
-            self.anonymous, self.anonymous_seq = number, 1
         else:
-            self.anonymous_seq += 1
+            number, begun_ms, seq = self.anonymous, now_ms, self.anonymous_seq
+            if not number or seq > MAX_SEQ:
+                number, seq = in_id(self._numbers.take()), 0
+                self.anonymous = number
+            self.anonymous_seq = seq + 1
         arrival = self.next_arrival
-        self.next_arrival += 1
-        due_ms = row.wait and (now_ms + row.wait if row.flags & RELATIVE else row.wait)
+        self.next_arrival = arrival + 1
+        due_ms = wait and (now_ms + wait if flags & RELATIVE else wait)
         delayed = due_ms > now_ms
         packed = (
-            DELAYED if delayed else READY, row.flags & STAYS, row.partition, 0,
-            messages.config.max_retries if row.retries < 0 else row.retries, row.length, row.position, number,
-            row.priority, arrival, place, now_ms, due_ms if delayed else 0, seq, begun_ms,
+            DELAYED if delayed else READY, flags & STAYS, partition, 0,
+            messages.config.max_retries if retries < 0 else retries, length, position, number,
+            priority, arrival, place, now_ms, due_ms if delayed else 0, seq, begun_ms,
         )  # fmt: skip
-        slot = messages.add(packed, None if body is None else bytes(body), due_ms, messages.rank(row.priority), arrival)
+        slot = messages.add(packed, body, due_ms, messages.rank(priority), arrival)
         messages.totals.enqueued += 1
-        return MessageGiven(slot, number, begun_ms, seq)
+        return MessageGiven._make((slot, number, begun_ms, seq))
 
     def _torn(self, command: Enqueue, rows: list[EnqueueRow], moment: HeapMoment) -> int | None:
         """The first message that would be refused, of a batch that is taken whole or not at all."""
@@ -329,27 +329,38 @@ class Shard:
             return Settled([GONE] * (len(command.packed) // SETTLE_ROW.size), {})
         codes: list[int] = []
         left_ms: dict[int, int] = {}
-        find, arrival_at = self.leases.find, self.messages.rows.arrival
-        for index, (kind, slot, arrival, nonce, argument) in enumerate(SETTLE_ROW.iter_unpack(command.packed)):
+        find, names = self.leases.find, self.messages.rows.names
+        sure: LeaseHeld | None = None
+        """Known not to be over: all messages of a grant share their lease."""
+        for index, (kind, slot, arrival, nonce, _) in enumerate(SETTLE_ROW.iter_unpack(command.packed)):
             held = find(slot, nonce)
-            if held is None or arrival_at(slot) != arrival or is_over(held, moment):  # L2
+            row_arrival, place = names(slot) if held is not None else (0, 0)
+            if held is None or row_arrival != arrival or (held is not sure and is_over(held, moment)):  # L2
                 codes.append(self._settled_before(kind, slot, arrival, nonce))
-            elif kind == _ACK:
+                continue
+            sure = held
+            if kind == _ACK:
                 self.leases.end(slot)
                 self.tombs.add(arrival, nonce, moment.running_ms)
                 self.messages.totals.acked += 1
-                self.messages.remove(slot)
+                self.messages.remove(slot, place)
                 codes.append(DONE)
-            elif kind in (_EXTEND, _RENEW):
-                left_ms[index] = self._prolong(slot, held, kind, argument, moment.running_ms)
-                codes.append(DONE)
-            elif kind in (_NACK, _RELEASE, _REJECT):
-                codes.append(self._end(slot, kind, argument, nonce, command.notes.get(index), moment))
-                if codes[-1] == DONE:
-                    left_ms[index] = max(0, self.messages.rows.due_ms(slot) - moment.now_ms)
             else:
-                codes.append(GONE)
+                codes.append(self._settle_other(command, index, moment, left_ms))
         return Settled(codes, left_ms)
+
+    def _settle_other(self, command: Settle, index: int, moment: HeapMoment, left_ms: dict[int, int]) -> int:
+        """The live token says something else than that the work is done."""
+        kind, slot, _, nonce, argument = SETTLE_ROW.unpack_from(command.packed, index * SETTLE_ROW.size)
+        if kind in (_EXTEND, _RENEW):
+            left_ms[index] = self._prolong(slot, self.leases.by_slot[slot], kind, argument, moment.running_ms)
+            return DONE
+        if kind not in (_NACK, _RELEASE, _REJECT):
+            return GONE
+        code = self._end(slot, kind, argument, nonce, command.notes.get(index), moment)
+        if code == DONE:
+            left_ms[index] = max(0, self.messages.rows.due_ms(slot) - moment.now_ms)
+        return code
 
     def _end(self, slot: int, kind: int, argument: int, nonce: bytes, note: str | None, moment: HeapMoment) -> int:
         """A delivery ended without an ack."""

@@ -10,11 +10,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
+from starlette.routing import Mount
+
 import dray
+from dray.access.settings import AccessSettings
 from dray.clock import Clock
 from dray.config import Config
+from dray.consume.settings import ConsumeSettings
 from dray.errors import DrayError
 from dray.fetch.settings import FetchSettings
 from dray.groups.census import Census
@@ -24,6 +29,9 @@ from dray.log.settings import LogSettings
 from dray.log.urls import MemoryLogs
 from dray.node import telemetry
 from dray.node.addresses import HostPort
+from dray.node.admission import Admission, audit_probe, run_admission
+from dray.node.api import durability_of, served_api
+from dray.node.catalog import served_catalog
 from dray.node.descriptors import open_limit, share
 from dray.node.effects import ProcessEffects, of_process
 from dray.node.listening import Taken, refusal, take_ports
@@ -47,7 +55,9 @@ from dray.retention.settings import RetentionSettings
 from dray.routing.sending import Sending
 from dray.routing.settings import RoutingSettings
 from dray.servers.grpc.settings import GrpcSettings
+from dray.servers.http.api import PREFIX as API
 from dray.servers.http.app import make_app
+from dray.servers.http.catalog import catalog_routes
 from dray.servers.http.server import serve_http
 from dray.servers.http.settings import HttpSettings
 from dray.servers.kafka.broker_configs import BrokerConfigs
@@ -55,6 +65,7 @@ from dray.servers.kafka.described import Descriptions
 from dray.servers.kafka.handler import Services
 from dray.servers.kafka.server import KafkaServer, Listening
 from dray.servers.kafka.settings import KafkaSettings
+from dray.tables.settings import TableSettings
 from dray.telemetry import logger
 
 OFFSETS_SHARE: Final = 4
@@ -96,7 +107,12 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
         plane, catalog = opened.plane, opened.plane.domains.catalog
         built = await stack.enter_async_context(run_services(plane, service_settings(config)))
         services = _kafka_services(config, built, ports.advertised)
-        registration = registration_of(config.get(BrokerSettings), ports.advertised, plane.clock, ports.grpc_advertised)
+        registration = registration_of(
+            config.get(BrokerSettings), ports.advertised, plane.clock, http=ports.told_http, grpc=ports.grpc_advertised
+        )
+        admission = await run_admission(
+            stack, config.get(AccessSettings), plane, made.effects, _own_root(config), ports.addresses
+        )
         await register(catalog, registration)  # RG2: before anybody can ask
         known = plane.watch.start("registration", lambda: keep_registered(catalog, registration))
         stack.push_async_callback(plane.watch.stop, known)
@@ -108,10 +124,10 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
             stack.push_async_callback(plane.watch.stop, plane.watch.start(name, work))
         server = await _start_kafka(stack, config, services, plane, ports.kafka)
         stopping = asyncio.Event()
-        await _start_http(stack, config, opened, made.pools, ports.http, stopping)
+        await _start_http(stack, config, opened, made.pools, ports.http, stopping, built, admission)
         stops: list[Callable[[], Awaitable[None]]] = [server.stop]
         if ports.grpc is not None:
-            stops.append(await _start_grpc(stack, config, built, ports.grpc))
+            stops.append(await _start_grpc(stack, config, built, admission, ports.grpc))
         stack.push_async_callback(_drain, stops, services.produce)
         stack.callback(built.groups.stop)
 
@@ -148,6 +164,8 @@ async def _open_plane(stack: AsyncExitStack, config: Config, made: ProcessEffect
         timing=_timing(config.get(SessionSettings)),
         segment_bytes=int(log.segment_bytes),
         max_entry_bytes=int(log.max_entry_bytes),
+        log_kept_bytes=int(log.keep_bytes),
+        checkpoint_bodies_bytes=int(log.checkpoint_bytes),
         accept_clock=broker.accept_clock,
     )
     return await open_plane(stack, broker.data.absolute(), log.place, made.store, made.effects, options)
@@ -170,6 +188,7 @@ def service_settings(config: Config) -> ServiceSettings:
         fetch=config.get(FetchSettings),
         retention=config.get(RetentionSettings),
         groups=config.get(GroupSettings),
+        consume=config.get(ConsumeSettings),
         zone=config.get(BrokerSettings).zone,
         offsets_bytes=int(wal.index_budget) // OFFSETS_SHARE,
     )
@@ -244,8 +263,9 @@ async def _start_kafka(
 
 
 async def _start_http(
-    stack: AsyncExitStack, config: Config, opened: OpenPlane, pools: Pools, taken: Taken, stopping: asyncio.Event
-) -> None:
+    stack: AsyncExitStack, config: Config, opened: OpenPlane, pools: Pools, taken: Taken, stopping: asyncio.Event,
+    services: BrokerServices, admission: Admission,
+) -> None:  # fmt: skip
     plane, reserve = opened.plane, int(config.get(BrokerSettings).disk_reserve)
     disks = DiskWatch(opened.places, reserve, pools.upkeep, plane.clock)
     stack.push_async_callback(disks.close)
@@ -254,9 +274,17 @@ async def _start_http(
         "store": store_probe(plane.objects, plane.identity.cluster_id),
         "disk": disks.probe,
         "tasks": tasks_probe(plane.watch),
+        "audit": audit_probe(admission.access),
         "stop": stop_probe(stopping),
     }
-    app = make_app(probes, BrokerView(plane, disks))
+    tables = served_catalog(
+        config.get(TableSettings), config.get(ObjectsSettings), opened.directory, plane.objects, pools.upkeep
+    )
+    app = make_app(
+        probes,
+        BrokerView(plane, disks),
+        [*catalog_routes(tables), Mount(API, app=served_api(config, services, admission))],
+    )
     try:
         await stack.enter_async_context(serve_http(app, taken.sockets))
     except OSError as error:  # bound by both of us, and the other was first to listen
@@ -264,21 +292,34 @@ async def _start_http(
 
 
 async def _start_grpc(
-    stack: AsyncExitStack, config: Config, built: BrokerServices, taken: Taken
+    stack: AsyncExitStack, config: Config, built: BrokerServices, admission: Admission, taken: Taken
 ) -> Callable[[], Awaitable[None]]:
     """Loaded only where it is served: it costs memory and time."""
     from dray.servers.grpc.server import serve_grpc
 
-    durability = "memory" if isinstance(config.get(LogSettings).place, MemoryLogs) else "synced"
     plane = built.plane
     try:
         places = [at.getsockname()[:2] for at in taken.sockets]
         server = await stack.enter_async_context(
-            serve_grpc(built.heaps, config.get(GrpcSettings), plane.clock, durability, places)
+            serve_grpc(
+                built.heaps,
+                admission.access,
+                admission.keys,
+                config.get(GrpcSettings),
+                plane.clock,
+                durability_of(config),
+                places,
+            )
         )
     except OSError as error:  # bound by both of us, and the other was first to listen
         raise refusal(error, taken.address, "grpc.listen", "--grpc") from error
     return server.stop
+
+
+def _own_root(config: Config) -> Path | None:
+    """The data directory of this process; None: it has none."""
+    in_memory = isinstance(config.get(LogSettings).place, MemoryLogs)
+    return None if in_memory else config.get(BrokerSettings).data.absolute()
 
 
 async def _send_elsewhere(services: Services, clock: Clock) -> None:

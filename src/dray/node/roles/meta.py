@@ -35,7 +35,7 @@ from dray.node.probes import stop_probe, store_probe, tasks_probe
 from dray.node.settings import BrokerSettings, ClusterSettings
 from dray.node.space import DiskWatch, Places
 from dray.objects.port import Objects
-from dray.replica.checkpointer import KEPT_BYTES, KEPT_MS
+from dray.replica.checkpointer import KEPT_MS
 from dray.replica.checkpoints import FileCheckpoints, PublishedCheckpoints, SharedCheckpoints
 from dray.replica.domains import CATALOG_DOMAIN
 from dray.replica.fold import state_at
@@ -47,7 +47,6 @@ from dray.servers.http.settings import HttpSettings
 from dray.tasks.watch import Watch
 from dray.telemetry import logger
 
-LIMITS: Final = KeepLimits(kept_ms=KEPT_MS, kept_bytes=KEPT_BYTES)
 LOOK_S: Final = 10.0
 """How often it is looked for new checkpoints: each look is a listing of the store."""
 
@@ -64,7 +63,9 @@ class RunningMeta:
 
 
 @asynccontextmanager
-async def run_meta(config: Config, limits: KeepLimits = LIMITS, look_s: float = LOOK_S) -> AsyncIterator[RunningMeta]:
+async def run_meta(
+    config: Config, limits: KeepLimits | None = None, look_s: float = LOOK_S
+) -> AsyncIterator[RunningMeta]:
     """Serve the logs of a directory for as long as the block runs."""
     settings = config.get(LogSettings)
     async with AsyncExitStack() as stack:
@@ -79,6 +80,7 @@ async def run_meta(config: Config, limits: KeepLimits = LIMITS, look_s: float = 
             segment_bytes=int(settings.segment_bytes),
             max_entry_bytes=int(settings.max_entry_bytes),
         )
+        limits = limits or KeepLimits(kept_ms=KEPT_MS, kept_bytes=int(settings.keep_bytes))
         identity, objects = await open_own(stack, directory, made.store, effects)
         logs = await open_logs(stack, directory, identity, effects, options)
         await _check(directory, identity, logs, effects)

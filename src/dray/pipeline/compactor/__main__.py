@@ -33,19 +33,22 @@ from dray.objects.opening import StoreEffects, open_store
 from dray.objects.port import Objects
 from dray.offload import InlineOffload, ThreadOffload
 from dray.pipeline.compactor import telemetry
+from dray.pipeline.compactor.answering import Answering
 from dray.pipeline.compactor.cycle import Compactor, TopicTally
+from dray.pipeline.compactor.rebuild import Rebuilder
 from dray.pipeline.compactor.saga import Saga
 from dray.pipeline.compactor.spark import SparkJobs
-from dray.pipeline.compactor.status import status_of, topic_of
+from dray.pipeline.compactor.standing import StandingTables
+from dray.pipeline.compactor.status import topic_of
 from dray.pipeline.compactor.upkeep import Upkeep
-from dray.pipeline.compactor.verify import verify
 from dray.pipeline.opening import read_directory
 from dray.replica.replica import Replica
 from dray.tables.catalog import open_catalog
 from dray.tables.due import ROWS_VERSION, DueRules
 from dray.tables.io import bound_store
 from dray.tables.options import CompactorOptions, CycleDone, JobProgress, NothingDone, Said
-from dray.tables.table import TableOwner, TopicTables
+from dray.tables.rewrites import RewriteRules
+from dray.tables.table import TopicTables
 from dray.telemetry import configure_logging, logger
 
 UPKEEP_S: Final = 600
@@ -87,17 +90,30 @@ class Process:
             tables = self._tables(stack, directory) if self._options.tables else None
             os.environ.update(self._options.store.environment())  # noqa: TID251 - for Spark's workers
             spark = SparkJobs(self._place(directory), self._options.master, self._clock)
+            rebuilder, standing = self._mending(replicas, tables, identity.cluster_id)
             compactor = Compactor(
                 replicas, Saga(replicas, objects, tables=tables is not None), tables, spark, self._rules(), self._clock,
-                self._offload, self._options.cycle_size, identity.cluster_id,
+                self._offload, self._options.cycle_size, identity.cluster_id, self._rewriting(),
+                standing, rebuilder,
             )  # fmt: skip
             upkeep = (
                 None
-                if tables is None
-                else Upkeep(replicas, tables, self._offload, identity.cluster_id, keep=self._options.keep_tables)
-            )
+                if tables is None or standing is None
+                else Upkeep(
+                    replicas, tables, self._offload, identity.cluster_id, standing, keep=self._options.keep_tables,
+                    keep_rows=self._options.keep_rows,
+                )
+            )  # fmt: skip
             if self._options.ask is not None:
-                return await self._answer(replicas, tables, spark, identity.cluster_id, self._options.topic or "")
+                if tables is None or standing is None or rebuilder is None:
+                    raise Invalid("there are no tables: table.enabled is off")
+                answering = Answering(
+                    self._options, replicas, tables, spark, standing, rebuilder, self._offload, self._clock,
+                    identity.cluster_id,
+                )  # fmt: skip
+                said, code = await answering.answer(self._stop.wait())
+                _say(said)
+                return code
             if self._options.once:
                 return await self._once(compactor, upkeep, spark, replicas)
             return await self._work(compactor, upkeep, spark, replicas)
@@ -142,27 +158,23 @@ class Process:
     def _rules(self) -> DueRules:
         return DueRules(age_ms=self._options.age_ms, size=self._options.size, file_size=self._options.file_size)
 
-    # -- what it does --------------------------------------------------------
-
-    async def _answer(
-        self, replicas: Mapping[int, Replica], tables: TopicTables | None, spark: SparkJobs, cluster_id: str, name: str
-    ) -> int:
+    def _mending(
+        self, replicas: Mapping[int, Replica], tables: TopicTables | None, cluster_id: str
+    ) -> tuple[Rebuilder | None, StandingTables | None]:
         if tables is None:
-            raise Invalid("there are no tables: table.enabled is off")
-        for replica in replicas.values():
-            await replica.sync()
-        topic = topic_of(replicas, name)
-        status = await self._offload.run(status_of, replicas, tables, topic, cluster_id)
-        if self._options.ask == "status":
-            _say(status)
-            return 1 if status.problem else 0
-        named = TableOwner(name=topic.name, topic_id=topic.id, cluster_id=cluster_id)
-        names = await self._offload.run(tables.file_names, named)
-        found = await self._offload.run(
-            spark.use, lambda session: verify(session, self._options.data, spark.address, names, status)
+            return None, None
+        rebuilder = Rebuilder(replicas, tables, self._offload, self._entropy, cluster_id, keep=self._options.keep_rows)
+        return rebuilder, StandingTables(replicas, tables, self._offload, self._clock, cluster_id, rebuilder)
+
+    def _rewriting(self) -> RewriteRules:
+        return RewriteRules(
+            files=self._options.small_files,
+            file_size=self._options.file_size,
+            settled_ms=self._options.settled_ms,
+            tables=self._options.tables,
         )
-        _say(found)
-        return 0 if found.equal else 1
+
+    # -- what it does --------------------------------------------------------
 
     async def _once(
         self, compactor: Compactor, upkeep: Upkeep | None, spark: SparkJobs, replicas: Mapping[int, Replica]

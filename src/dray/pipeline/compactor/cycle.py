@@ -12,7 +12,7 @@ Invariants
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -21,21 +21,28 @@ from typing import Final, Protocol
 from dray.clock import Clock
 from dray.errors import DrayError, Unavailable
 from dray.machine.garbage import Pin, Pinned, Unpin
+from dray.machine.machine import Machine
+from dray.machine.names import StreamId, TopicId
 from dray.machine.tasks import Task, TaskState, WrittenFile
 from dray.objects.paths import ParquetName
 from dray.offload import Offload
 from dray.pipeline.compactor import telemetry
+from dray.pipeline.compactor.rebuild import Rebuilder
 from dray.pipeline.compactor.saga import Saga, TaskFiles
+from dray.pipeline.compactor.standing import PROBLEMS, StandingTables
 from dray.pipeline.compactor.worker import ATTEMPTS, FileJob, JobOutcome
 from dray.pipeline.plan import Span, pieces_of
 from dray.replica.replica import Replica
-from dray.tables.due import DueRules, DueStream, due_streams
+from dray.tables.due import DueRules, DueStream, committed_until, due_streams, table_ends
 from dray.tables.options import TopicDone
-from dray.tables.table import TableChange, TableOwner, TopicTables
+from dray.tables.rewrites import RewriteRules, rewrites
+from dray.tables.table import ChangeDone, TableChange, TableOwner, TopicTables
 from dray.telemetry import logger
 from dray.wal.ids import wal_id
 
 PIN: Final = "compaction"
+LOOK_NS: Final = 60_000_000_000
+"""Small files are looked for no more often: each of them is looked at."""
 
 
 class RunJobs(Protocol):
@@ -53,12 +60,14 @@ class TopicTally:
     bytes: int = 0
     files: int = 0
     file_bytes: int = 0
+    rewritten: int = 0
+    """Small files whose place others have taken."""
     failures: list[str] = field(default_factory=list)
 
     def told(self, topic: str) -> TopicDone:
         return TopicDone(
             topic=topic, partitions=self.partitions, records=self.records, bytes=self.bytes, files=self.files,
-            file_bytes=self.file_bytes, state="failed" if self.failures else "done",
+            file_bytes=self.file_bytes, rewritten=self.rewritten, state="failed" if self.failures else "done",
             reason="; ".join(dict.fromkeys(self.failures))[:500],
         )  # fmt: skip
 
@@ -88,6 +97,9 @@ class Compactor:
         offload: Offload,
         cycle_size: int,
         cluster_id: str,
+        rewriting: RewriteRules | None = None,
+        standing: StandingTables | None = None,
+        rebuilder: Rebuilder | None = None,
     ) -> None:
         self._replicas = replicas
         self._saga = saga
@@ -98,12 +110,19 @@ class Compactor:
         self._offload = offload
         self._cycle_size = cycle_size
         self._cluster_id = cluster_id
+        self._rewriting = rewriting
+        self._standing = standing
+        self._rebuilder = rebuilder
+        self._looked_ns: int | None = None
         self._tallies: dict[str, TopicTally] = {}
 
     def due(self, topic: str | None = None) -> list[DueStream]:
         """What is due now, the oldest first, no more than a cycle may take."""
         machines = {domain: replica.machine for domain, replica in self._replicas.items()}
         found = sorted(due_streams(machines, self._rules, topic), key=lambda one: -one.age_ms)
+        found += self._small_files(machines, topic, {one.stream for one in found})
+        if self._standing is not None:
+            found = [one for one in found if not self._standing.stands(one.topic_id)]
         taken: list[DueStream] = []
         size = 0
         for one in found:
@@ -112,6 +131,17 @@ class Compactor:
             taken.append(one)
             size += one.size
         return taken
+
+    def _small_files(
+        self, machines: dict[int, Machine], topic: str | None, besides: Collection[StreamId]
+    ) -> list[DueStream]:
+        """Files that should become fewer, of streams that have nothing newer to do; looked for now and then."""
+        now_ns = self._clock.boot_ns()
+        waits = topic is None and self._looked_ns is not None and now_ns < self._looked_ns + LOOK_NS
+        if self._rewriting is None or waits:
+            return []
+        self._looked_ns = now_ns
+        return [one for one in rewrites(machines, self._rewriting, topic) if one.stream not in besides]
 
     async def run(self, topic: str | None = None) -> dict[str, TopicTally]:
         """One cycle; what it did, by topic.
@@ -122,6 +152,11 @@ class Compactor:
         self._tallies = defaultdict(TopicTally)
         for replica in self._replicas.values():
             await replica.sync()
+        if self._standing is not None:
+            try:
+                await self._standing.look(topic)
+            except DrayError as error:
+                logger().warning(telemetry.FAILED, topic=topic or "", reason=str(error))
         await self._go_on(await self._saga.take_over())
         due = self.due(topic)
         if due:
@@ -186,6 +221,7 @@ class Compactor:
                 FileJob(
                     number=0, partition=due.partition, start=start, end=end,
                     pieces=tuple(pieces_of(replica.machine, span)), paths=paths,
+                    footers=_footers(replica.machine, span) if due.rewrite else (),
                 )
             )  # fmt: skip
             start = end
@@ -232,6 +268,7 @@ class Compactor:
 
     async def _go_on(self, tasks: Sequence[Task]) -> None:
         """With tasks that have files: of others, or of ours whose commit nobody knew."""
+        tasks = [task for task in tasks if not self._waits(task)]
         if tasks:
             logger().info(telemetry.TAKEN_OVER, tasks=len(tasks))
         waiting = []
@@ -244,6 +281,13 @@ class Compactor:
             else:
                 await self._to_the_end(task)
         await self._into_tables(waiting)
+
+    def _waits(self, task: Task) -> bool:
+        """Whether it is for a table that stands still: its files lie where they are until that is mended."""
+        if self._standing is None or task.state is not TaskState.PARQUET_WRITTEN or not task.table:
+            return False
+        waiting = self._saga.waiting(task)
+        return waiting is not None and self._standing.stands(waiting.topic_id)
 
     async def _into_tables(self, tasks: Iterable[Task]) -> None:
         """One commit for each table, then the index (CP3)."""
@@ -264,12 +308,23 @@ class Compactor:
         if self._tables is None:
             self._tell_failure(topic.name, "a task waits for its table: table.enabled is off")
             return
+        if self._standing is not None and self._standing.stands(topic.topic_id):
+            return
         address = self._tables.store.address
+        new = [one for one in waiting if not one.task.rewrite]
         change = TableChange(
-            added=[file for one in waiting for file in one.entries(address)], ranges=[one.range() for one in waiting]
-        )
+            added=[file for one in new for file in one.entries(address)], ranges=[one.range() for one in new],
+            exchanged=[one.exchange(address) for one in waiting if one.task.rewrite],
+            until_ms=self._until_ms(topic, new),
+            had_rows=self._rebuilder is not None and self._rebuilder.has_kept(topic.topic_id),
+        )  # fmt: skip
         try:
-            committed = await self._offload.run(self._tables.commit, topic, change, self._now_ms())
+            committed = await self._commit_or_mend(topic, change)
+        except PROBLEMS as error:
+            self._tallies[topic.name].failures.append(str(error))
+            if self._standing is not None:
+                await self._standing.mark(topic, error)
+            return
         except DrayError as error:
             self._tell_failure(topic.name, str(error))  # CP4
             return
@@ -277,7 +332,7 @@ class Compactor:
             logger().warning(telemetry.FOREIGN, topic=topic.name, snapshots=committed.foreign)
         for one in waiting:
             overtaken = committed.overtaken.get(one.partition)
-            if overtaken is not None:
+            if overtaken is not None and not one.task.rewrite:
                 self._tell_failure(topic.name, str(overtaken))
                 continue
             try:
@@ -287,8 +342,19 @@ class Compactor:
                 continue
             await self._to_the_end(task)
 
+    async def _commit_or_mend(self, topic: TableOwner, change: TableChange) -> ChangeDone:
+        """A table that has rows from files which the log does not know is made to show what it knows, once."""
+        assert self._tables is not None, "a commit needs a table"
+        committed = await self._offload.run(self._tables.commit, topic, change, self._now_ms())
+        found = self._replicas[0].machine.topics.find(TopicId(topic.topic_id))
+        if not committed.overtaken or self._rebuilder is None or found is None:
+            return committed
+        done = await self._rebuilder.run(found)
+        logger().warning(telemetry.REBUILT, topic=topic.name, added=done.added, removed=done.removed, kept=done.kept)
+        return await self._offload.run(self._tables.commit, topic, change, self._now_ms())
+
     async def _to_the_end(self, task: Task) -> None:
-        topic, files = self._topic_of(task), self._saga.files_of(task)
+        topic, files, replaced = self._topic_of(task), self._saga.files_of(task), self._saga.waiting(task)
         try:
             await self._saga.finish(task)
         except DrayError as error:
@@ -297,15 +363,35 @@ class Compactor:
         tally = self._tallies[topic]
         tally.files += len(files)
         tally.file_bytes += sum(owner.size for owner in files)
-        tally.records += sum(owner.file.records for owner in files if owner.file is not None)
+        if task.rewrite:
+            tally.rewritten += 0 if replaced is None else len(replaced.old)
+        else:
+            tally.records += sum(owner.file.records for owner in files if owner.file is not None)
 
     def _topic_of(self, task: Task) -> str:
         waiting = self._saga.waiting(task)
         return str(task.stream) if waiting is None else waiting.topic
 
+    def _until_ms(self, topic: TableOwner, new: Sequence[TaskFiles]) -> int:
+        """How far in time the table is when these are in it."""
+        machines = {domain: replica.machine for domain, replica in self._replicas.items()}
+        found = machines[0].topics.find(TopicId(topic.topic_id))
+        if found is None:
+            return 0
+        ends = {one.partition: one.task.end for one in new}
+        return min(self._now_ms(), committed_until(machines, found, table_ends(machines, found) | ends))
+
     def _now_ms(self) -> int:
         """No later than the log says: what a clock that is ahead would expire is not lost."""
         return min(self._clock.wall_ms(), self._replicas[0].machine.timeline.time_ms)
+
+
+def _footers(machine: Machine, span: Span) -> tuple[tuple[str, int, int], ...]:
+    """Of the files of a span: name, size and checksum of the footer."""
+    index = span.stream.index
+    rows = range(index.count_below(span.start), index.count_below(span.end))
+    owners = [machine.objects.find(index.row(number).object) for number in rows]
+    return tuple((one.path(), one.size, one.file.footer_crc) for one in owners if one is not None and one.file)
 
 
 def _numbered(planned: Sequence[_Planned]) -> list[_Planned]:

@@ -15,12 +15,14 @@ Invariants
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dray.errors import Conflict
 from dray.machine.command import Command
+from dray.machine.machine import Machine
 from dray.machine.names import ObjectId, StreamId, domain_of
 from dray.machine.objects import StoredObject
+from dray.machine.stream import Stream
 from dray.machine.tasks import (
     AbandonTask,
     CreateTask,
@@ -44,6 +46,7 @@ from dray.replica.replica import Replica
 from dray.tables.due import DueStream
 from dray.tables.fence import Range
 from dray.tables.snapshots import NewFile
+from dray.tables.table import FileExchange
 from dray.telemetry import logger
 
 
@@ -60,6 +63,10 @@ class TaskFiles:
     topic_id: bytes
     files: tuple[StoredObject, ...]
     floor: int
+    old: tuple[str, ...] = ()
+    """Names of the files that a rewrite takes the place of: rows of the index."""
+    older: tuple[str, ...] = ()
+    """Names of those in its range that no row names any more: the table may have let go of them."""
 
     def range(self) -> Range:
         return Range(
@@ -74,17 +81,24 @@ class TaskFiles:
 
     def entries(self, address: str) -> list[NewFile]:
         """As the table has them, in the store at this address."""
-        found = []
-        for owner in self.files:
-            assert owner.file is not None, "a task names files"
-            found.append(
-                NewFile(
-                    location=f"{address}/{owner.path()}", partition=owner.file.partition, start=owner.file.start,
-                    end=owner.file.end, rows=owner.file.records, size=owner.size,
-                    min_timestamp_ms=owner.file.min_timestamp_ms, max_timestamp_ms=owner.file.max_timestamp_ms,
-                )
-            )  # fmt: skip
-        return found
+        return [entry_of(owner, address) for owner in self.files]
+
+    def exchange(self, address: str) -> FileExchange:
+        """What a rewrite does to the table."""
+        return FileExchange(
+            old=tuple(f"{address}/{path}" for path in self.old),
+            older=tuple(f"{address}/{path}" for path in self.older), new=tuple(self.entries(address)),
+        )  # fmt: skip
+
+
+def entry_of(owner: StoredObject, address: str) -> NewFile:
+    """A file as a table has it, in the store at this address."""
+    assert owner.file is not None, "it is one of a stream"
+    return NewFile(
+        location=f"{address}/{owner.path()}", partition=owner.file.partition, start=owner.file.start,
+        end=owner.file.end, rows=owner.file.records, size=owner.size, min_timestamp_ms=owner.file.min_timestamp_ms,
+        max_timestamp_ms=owner.file.max_timestamp_ms,
+    )  # fmt: skip
 
 
 class Saga:
@@ -104,7 +118,7 @@ class Saga:
         return {task.stream: task for task in made if task is not None}
 
     async def _create(self, due: DueStream) -> Task | None:
-        command = CreateTask(stream=due.stream, start=due.start, end=due.end, table=self._tables)
+        command = CreateTask(stream=due.stream, start=due.start, end=due.end, rewrite=due.rewrite, table=self._tables)
         verdict = await self._propose(due.stream, command)
         if not isinstance(verdict, TaskCreated):
             logger().info(telemetry.NOT_TAKEN, topic=due.topic, partition=due.partition, reason=_why(verdict))
@@ -180,7 +194,27 @@ class Saga:
         topic = None if stream is None or stream.closed else catalog.topics.find(stream.topic_id)
         if stream is None or topic is None:
             return None
-        return TaskFiles(task=task, topic=topic.name, topic_id=topic.id, files=self.files_of(task), floor=stream.start)
+        found = TaskFiles(task=task, topic=topic.name, topic_id=topic.id, files=self.files_of(task), floor=stream.start)
+        if not task.rewrite:
+            return found
+        old, older = self._replaced(machine, stream, task)
+        return replace(found, old=old, older=older)
+
+    def _replaced(self, machine: Machine, stream: Stream, task: Task) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The files whose rows a rewrite holds: named by rows, or, where the log has dropped those, by nobody."""
+        index, objects = stream.index, machine.objects
+        first, end = index.count_below(task.start), index.count_below(task.end)
+        rows = {index.row(number).object for number in range(first, end)} - set(task.files)
+        others = {
+            number
+            for number, file in objects.files.items()
+            if file.stream == stream.id and file.held and task.start < file.end and file.start < task.end
+        }
+        old, older = (
+            tuple(owner.path() for owner in map(objects.find, sorted(numbers)) if owner is not None)
+            for numbers in (rows, others - rows - set(task.files))
+        )
+        return old, older
 
     def _now(self, task: Task) -> Task:
         found = self.replica(task.stream).machine.tasks.find(task.stream)

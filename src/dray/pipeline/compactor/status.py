@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 
-from dray.errors import DrayError, NotFound
+from dray.errors import NotFound
 from dray.machine.names import domain_of
 from dray.machine.topics import Topic, TopicState
+from dray.pipeline.compactor.standing import PROBLEMS
 from dray.replica.replica import Replica
 from dray.tables import fence
 from dray.tables.due import backlog
 from dray.tables.options import PartitionStatus, TableStatus
-from dray.tables.snapshots import describe, foreign, totals
+from dray.tables.snapshots import check_foreign, describe, strangers, totals, until_of
 from dray.tables.table import TableOwner, TopicTables
 
 
@@ -27,25 +28,30 @@ def topic_of(replicas: Mapping[int, Replica], name: str) -> Topic:
 
 def status_of(replicas: Mapping[int, Replica], tables: TopicTables, topic: Topic, cluster_id: str) -> TableStatus:
     """Blocks: the catalog is asked."""
-    table = tables.find(TableOwner(name=topic.name, topic_id=topic.id, cluster_id=cluster_id))
-    if table is None:
-        others: list[str] = []
-        problem, snapshot, snapshots = "", None, []
-        ends: dict[int, int] = {}
-    else:
-        snapshot, snapshots = table.current_snapshot(), table.metadata.snapshots
-        ends = fence.parse(table.properties.get(fence.PROPERTY))
-        try:
-            others, problem = [describe(one) for one in foreign(table.metadata)], ""
-        except DrayError as error:
-            others, problem = [], str(error)
+    mark = replicas[0].machine.table_marks.find(topic.id)
+    problem = "" if mark is None else mark.problem
+    table, others = None, []
+    snapshot, snapshots = None, []
+    ends: dict[int, int] = {}
+    try:
+        table = tables.find(TableOwner(name=topic.name, topic_id=topic.id, cluster_id=cluster_id))
+        if table is not None:
+            snapshot, snapshots = table.current_snapshot(), table.metadata.snapshots
+            others = [describe(one) for one in strangers(table.metadata)]
+            ends = fence.parse(table.properties.get(fence.PROPERTY))
+            check_foreign(table.metadata, table.io)
+    except PROBLEMS as error:
+        problem = str(error)
     files, rows, size = totals(snapshot)
     return TableStatus(
         topic=topic.name, table=".".join(tables.identifier(topic.name)), catalog=tables.catalog.name,
         metadata_location="" if table is None else table.metadata_location,
         snapshot_id=0 if snapshot is None else snapshot.snapshot_id,
         snapshot_ms=0 if snapshot is None else snapshot.timestamp_ms, snapshots=len(snapshots), files=files, rows=rows,
-        bytes=size, foreign=others, problem=problem, partitions=_partitions(replicas, topic, ends),
+        bytes=size, state="foreign" if others or problem else "none" if table is None else "ok", foreign=others,
+        problem=problem, problem_since_ms=0 if mark is None else mark.since_ms,
+        committed_until_ms=0 if table is None else until_of(table.metadata),
+        partitions=_partitions(replicas, topic, ends),
     )  # fmt: skip
 
 

@@ -25,6 +25,8 @@ from dray.machine.objects import StoredObject
 from dray.machine.topics import Topic, TopicState
 from dray.offload import Offload
 from dray.pipeline.compactor import telemetry
+from dray.pipeline.compactor.rebuild import kept_files
+from dray.pipeline.compactor.standing import StandingTables
 from dray.replica.replica import Replica
 from dray.tables.errors import CatalogUnavailable
 from dray.tables.table import CLUSTER_ID, TOPIC_ID, TableChange, TableOwner, TopicTables
@@ -38,27 +40,50 @@ class Upkeep:
     """Keeps tables and garbage in step."""
 
     def __init__(
-        self, replicas: Mapping[int, Replica], tables: TopicTables, offload: Offload, cluster_id: str, *, keep: bool
+        self,
+        replicas: Mapping[int, Replica],
+        tables: TopicTables,
+        offload: Offload,
+        cluster_id: str,
+        standing: StandingTables,
+        *,
+        keep: bool,
+        keep_rows: bool = False,
     ) -> None:
         self._replicas = replicas
         self._tables = tables
         self._offload = offload
         self._cluster_id = cluster_id
         self._keep = keep
+        self._keep_rows = keep_rows
+        self._standing = standing
 
     async def run(self, now_ms: int) -> None:
         """Everything once; a table that fails hinders no other."""
         for replica in self._replicas.values():
             await replica.sync()
         await self._follow_deletions()
+        await self._look()
         for topic_id, found in self._unneeded().items():
+            if self._standing.stands(topic_id):
+                continue
             try:
                 await self._release(topic_id, found, now_ms)
             except DrayError as error:
                 logger().warning(telemetry.FAILED, topic=topic_id.hex(), reason=str(error))
         for topic in self._topics():
+            if self._standing.stands(topic.id):
+                continue
             try:
                 await self._offload.run(self._clean, self._named(topic), now_ms)
+            except DrayError as error:
+                logger().warning(telemetry.FAILED, topic=topic.name, reason=str(error))
+
+    async def _look(self) -> None:
+        """At every table: one that nothing is written to may have been changed, or dropped, all the same."""
+        for topic in self._topics():
+            try:
+                await self._standing.check(topic)
             except DrayError as error:
                 logger().warning(telemetry.FAILED, topic=topic.name, reason=str(error))
 
@@ -71,10 +96,14 @@ class Upkeep:
     def _unneeded(self) -> dict[TopicId, list[tuple[Replica, StoredObject]]]:
         """Files that only a table may name, by topic."""
         found: dict[TopicId, list[tuple[Replica, StoredObject]]] = defaultdict(list)
+        topics = self._replicas[0].machine.topics
         for replica in self._replicas.values():
+            kept = kept_files(replica.machine) if self._keep_rows else frozenset()
             for number in replica.machine.objects.only_in_table():
                 owner = replica.machine.objects.find(number)
-                if owner is not None and owner.file is not None:
+                if owner is None or owner.file is None:
+                    continue
+                if number not in kept or topics.find(owner.file.topic_id) is None:
                     found[owner.file.topic_id].append((replica, owner))
         return found
 

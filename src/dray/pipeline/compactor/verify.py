@@ -9,7 +9,7 @@ import asyncio
 import io
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from dray.errors import NotFound
+from dray.parquet.footer import BadFile, footer_crc
 from dray.pipeline.stores import open_for_tasks
 from dray.tables.options import Compared, Difference, TableStatus
 
@@ -26,11 +27,19 @@ SCHEMA: Final = (
     "partition int, offset long, timestamp timestamp, key binary, value binary, "
     "headers array<struct<key:string,value:binary>>, attributes int"
 )
-NAMES_A_TASK: Final = 8
+FILES_A_TASK: Final = 8
 WHAT: Final = """
     case when in_log is null then 'surplus' when rows is null then 'missing'
          when rows > 1 then 'double' when in_log <> in_table then 'changed' end
 """
+
+
+class FileSeen(NamedTuple):
+    """A file that a table shows."""
+
+    name: str
+    footer_crc: int
+    """As the machine keeps it; 0: it knows nothing of the file."""
 
 
 class NoTable(NotFound):
@@ -39,8 +48,10 @@ class NoTable(NotFound):
     advice = "compact it first: drayd admin table compact TOPIC"
 
 
-def verify(spark: SparkSession, directory: str, address: str, names: Sequence[str], status: TableStatus) -> Compared:
-    """Compare; blocks. `names` are those of the table's files in the store.
+def verify(
+    spark: SparkSession, directory: str, address: str, files: Sequence[FileSeen], status: TableStatus
+) -> Compared:
+    """Compare; blocks. `files` are those that the table shows.
 
     Raises:
         NoTable: there is nothing to compare with.
@@ -52,7 +63,7 @@ def verify(spark: SparkSession, directory: str, address: str, names: Sequence[st
     log = spark.read.format("dray").option("subscribe", status.topic).option("includeHeaders", "true")
     log = log.option("objects", address).option("failOnDataLoss", "false")
     from_log = _within(_hashed(log.load(directory), F.col("timestampType")), starts, ends)
-    groups = [list(names[at : at + NAMES_A_TASK]) for at in range(0, len(names), NAMES_A_TASK)]
+    groups = [list(files[at : at + FILES_A_TASK]) for at in range(0, len(files), FILES_A_TASK)]
     numbers = spark.range(0, len(groups), 1, max(1, len(groups)))
     rows = numbers.mapInArrow(partial(read_files, address, groups), SCHEMA)
     from_table = _within(_hashed(rows, F.shiftright("attributes", 3).bitwiseAND(1)), starts, ends)
@@ -100,7 +111,7 @@ def _differences(from_log: DataFrame, from_table: DataFrame) -> list[Difference]
 
 
 def read_files(
-    address: str, groups: Sequence[Sequence[str]], numbers: Iterator[pa.RecordBatch]
+    address: str, groups: Sequence[Sequence[FileSeen]], numbers: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """In a task of Spark: the rows of the table's files."""
     with asyncio.Runner() as runner:
@@ -108,8 +119,10 @@ def read_files(
         try:
             for batch in numbers:
                 for number in batch.column(0).to_pylist():
-                    for name in groups[number]:
+                    for name, crc in groups[number]:
                         content = runner.run(objects.get(name))
+                        if crc and footer_crc(content) != crc:  # PQ4: Arrow ends the process over some broken ones
+                            raise BadFile("the footer does not match its checksum: the file was damaged", object=name)
                         yield from pq.ParquetFile(io.BytesIO(content)).iter_batches(columns=COLUMNS)
         finally:
             runner.run(objects.close())

@@ -24,16 +24,21 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from dray.errors import Corrupt, DrayError
+from dray.objects.paths import ObjectKind
 from dray.objects.port import Objects
+from dray.parquet.footer import BadFile, footer_bytes, footer_crc
 from dray.parquet.write import FileFacts, ParquetFile
 from dray.pipeline.plan import Piece
 from dray.pipeline.reading import group_bytes, read_records
+from dray.pipeline.reading_files import TAIL_BYTES, read_rows
 from dray.pipeline.stores import open_for_tasks
 
 ATTEMPTS: Final = 4
 """As often Spark tries a task (`local[N,4]`); there is a name for each."""
 SCHEMA: Final = pa.schema([pa.field("outcome", pa.binary())])
 SPARK_SCHEMA: Final = "outcome binary"
+STORED: Final = ("timestamp", "key", "value", "headers", "timestampType")
+"""What rows of files are made of, as Spark's columns are called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +52,8 @@ class FileJob:
     pieces: tuple[Piece, ...]
     paths: tuple[str, ...]
     """Its name, for each attempt."""
+    footers: tuple[tuple[str, int, int], ...] = ()
+    """Of the files among its objects: name, size, and the checksum of the footer that the machine keeps."""
 
     @property
     def bytes(self) -> int:
@@ -88,13 +95,37 @@ def write_files(address: str, jobs: Sequence[FileJob], attempt: int) -> Iterator
             runner.run(objects.close())
 
 
+def _copy(loop: asyncio.AbstractEventLoop, objects: Objects, piece: Piece, limit: int, file: ParquetFile) -> None:
+    """Put the records of a piece into a file, whether they lie in batches or in files."""
+    if piece.kind is ObjectKind.PARQUET:
+        for rows in read_rows(loop, objects, piece, STORED):
+            file.copy(rows)
+        return
+    for found, append_time in read_records(loop, objects, piece, limit):
+        file.write(found, append_time=append_time)
+
+
+async def check_footer(objects: Objects, path: str, size: int, crc: int) -> None:
+    """Whether the end of a file is the one that its writer told of (PQ4).
+
+    Raises:
+        BadFile: it is not.
+    """
+    tail = await objects.get(path, max(0, size - TAIL_BYTES), size)
+    if len(tail) < footer_bytes(tail) <= size:
+        tail = await objects.get(path, size - footer_bytes(tail), size)
+    if crc and footer_crc(tail) != crc:
+        raise BadFile("the footer does not match its checksum: the file was damaged", object=path)
+
+
 def _write(loop: asyncio.AbstractEventLoop, objects: Objects, job: FileJob, attempt: int, limit: int) -> FileFacts:
     """On a disk first: a file may be larger than a worker's memory."""
     with tempfile.TemporaryFile() as sink:
         with closing(ParquetFile(sink, job.partition)) as file:
+            for path, size, crc in job.footers:
+                loop.run_until_complete(check_footer(objects, path, size, crc))
             for piece in job.pieces:
-                for found, append_time in read_records(loop, objects, piece, limit):
-                    file.write(found, append_time=append_time)
+                _copy(loop, objects, piece, limit, file)
             facts = file.finish()
         if (facts.start, facts.end) != (job.start, job.end):
             raise Corrupt(

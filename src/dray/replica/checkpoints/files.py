@@ -2,17 +2,21 @@
 
 N.partPID   being written        N.checkpoint   may be loaded
 N.made      made, not confirmed  N.damaged-M    could not be read; kept for an operator
+pages/      what the large ones are made of (`dray.replica.checkpoints.pages`)
 """
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from dray.disk import Disk
+from dray.errors import Corrupt
 from dray.machine import checkpoint
 from dray.machine.checkpoint import Summary
 from dray.machine.machine import Machine
 from dray.offload import Offload
+from dray.replica.checkpoints.pages import LARGE, MAGIC, PAGES, Pages, is_listing, named_in
 
 MADE: Final = ".made"
 CONFIRMED: Final = ".checkpoint"
@@ -30,9 +34,24 @@ class FileCheckpoints:
         self._maker = maker
         self._disk = disk
         self._offload = offload
+        self._pages = Pages(directory, disk, maker)
 
-    async def write(self, position: int, data: bytes) -> None:
-        await self._offload.run(self._write, self._path(position, MADE), data)
+    async def write(self, position: int, data: bytes, seams: Sequence[int] = ()) -> None:
+        await self._offload.run(self._write_any, self._path(position, MADE), data, seams)
+
+    def _write_any(self, path: Path, data: bytes, seams: Sequence[int]) -> None:
+        self._disk.make_dir(self._directory)
+        self._write(path, self._pages.write(data, seams) if len(data) >= LARGE else data)
+
+    def _read(self, path: Path) -> bytes:
+        content = self._disk.read(path)
+        if not is_listing(content):
+            return content
+        try:
+            return self._pages.read(content)
+        except Corrupt:
+            self._disk.read(path, 0, 1)  # gone by now: its pages went with it, and nothing is damaged
+            raise
 
     def _write(self, path: Path, data: bytes) -> None:
         self._disk.make_dir(self._directory)
@@ -48,19 +67,28 @@ class FileCheckpoints:
         self._disk.sync_dir(self._directory)
 
     async def examine(self, position: int) -> Summary:
-        return await self._offload.run(self._examine, self._path(position, MADE))
+        return await self._offload.run(self._examine_made, self._path(position, MADE))
+
+    def _examine_made(self, path: Path) -> Summary:
+        try:
+            return self._examine(path)
+        except Corrupt:
+            content = self._disk.read(path)
+            if is_listing(content):
+                self._pages.set_aside(content)
+            raise
 
     async def check(self, position: int) -> Summary:
         return await self._offload.run(self._examine, self._path(position, CONFIRMED))
 
     def _examine(self, path: Path) -> Summary:
-        return checkpoint.summary(self._disk.read(path))
+        return checkpoint.summary(self._read(path))
 
     async def load(self, position: int) -> Machine:
         return await self._offload.run(self._load, position)
 
     def _load(self, position: int) -> Machine:
-        return checkpoint.load(self._disk.read(self._path(position, CONFIRMED)))
+        return checkpoint.load(self._read(self._path(position, CONFIRMED)))
 
     async def confirm(self, position: int) -> None:
         await self._offload.run(self._confirm, position)
@@ -81,11 +109,11 @@ class FileCheckpoints:
 
     async def read(self, position: int) -> bytes:
         """The bytes of a confirmed checkpoint."""
-        return await self._offload.run(self._disk.read, self._path(position, CONFIRMED))
+        return await self._offload.run(self._read, self._path(position, CONFIRMED))
 
     async def read_made(self, position: int) -> bytes:
         """The bytes of a made checkpoint."""
-        return await self._offload.run(self._disk.read, self._path(position, MADE))
+        return await self._offload.run(self._read, self._path(position, MADE))
 
     async def set_aside(self, position: int) -> None:
         await self._offload.run(self._set_aside, position)
@@ -99,17 +127,43 @@ class FileCheckpoints:
         self._disk.sync_dir(self._directory)
 
     async def discard(self, position: int) -> None:
-        await self._offload.run(self._disk.remove, self._path(position, MADE))
+        await self._offload.run(self._remove, position, (MADE,))
 
     async def remove(self, position: int) -> None:
-        for suffix in (MADE, CONFIRMED):
-            await self._offload.run(self._disk.remove, self._path(position, suffix))
+        await self._offload.run(self._remove, position, (MADE, CONFIRMED))
+
+    def _remove(self, position: int, suffixes: Sequence[str]) -> None:
+        for suffix in suffixes:
+            self._disk.remove(self._path(position, suffix))
+        self._sweep_pages()
+
+    def _sweep_pages(self) -> None:
+        """Pages that nobody names any more go (CK8), when the names that named them are surely gone."""
+        names = self._disk.list(self._directory)
+        if PAGES not in names:
+            return
+        self._disk.sync_dir(self._directory)
+        named: set[str] = set()
+        for name in names:
+            suffix = _parts(name)[1]
+            if suffix not in (MADE, CONFIRMED) and not suffix.startswith(DAMAGED):
+                continue
+            path = self._directory / name
+            if not is_listing(self._disk.read(path, 0, min(len(MAGIC), self._disk.size(path) or 0))):
+                continue
+            try:
+                named |= named_in(self._disk.read(path))
+            except Corrupt:
+                if suffix == CONFIRMED:
+                    return  # it may name anything: it is set aside first
+        self._pages.sweep(named)
 
     async def sweep(self) -> None:
         await self._offload.run(self._sweep)
 
     def _sweep(self) -> None:
         self.sweep_names("")
+        self._sweep_pages()
         if self._disk.list(self._directory):
             # CK1: a process that was killed between a rename and its sync left a name that a power cut takes away.
             self._disk.sync_dir(self._directory)

@@ -1,5 +1,7 @@
 """Checkpoints in memory: for tests and the simulator."""
 
+from collections.abc import Sequence
+
 from dray.errors import Conflict, NotFound
 from dray.machine import checkpoint
 from dray.machine.checkpoint import Summary
@@ -14,7 +16,7 @@ class MemoryCheckpoints:
         self._confirmed: dict[int, bytes] = {}
         self.aside: dict[int, bytes] = {}
 
-    async def write(self, position: int, data: bytes) -> None:
+    async def write(self, position: int, data: bytes, seams: Sequence[int] = ()) -> None:
         if position in self._confirmed:
             raise Conflict("a confirmed checkpoint of this position exists", position=position)
         self._made[position] = data

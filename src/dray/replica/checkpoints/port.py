@@ -18,6 +18,7 @@ Invariants
          and nothing is trimmed on its account.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from dray.machine.checkpoint import Summary
@@ -27,8 +28,8 @@ from dray.machine.machine import Machine
 class CheckpointStore(Protocol):
     """Checkpoints of one domain, by position."""
 
-    async def write(self, position: int, data: bytes) -> None:
-        """Keep a checkpoint, durably, not yet to be loaded."""
+    async def write(self, position: int, data: bytes, seams: Sequence[int] = ()) -> None:
+        """Keep a checkpoint, durably, not yet to be loaded. `seams` are where its large parts begin."""
         ...
 
     async def examine(self, position: int) -> Summary:

@@ -9,6 +9,7 @@ from typing import Final
 
 import grpc
 
+from dray.access.errors import OverLimit
 from dray.api.v1 import heaps_pb2 as pb
 from dray.errors import DrayError, Invalid, Kind, Unavailable
 from dray.heaps.errors import HeapExists, HeapFull
@@ -45,6 +46,7 @@ _CLASSES: Final[tuple[tuple[type[DrayError], grpc.StatusCode], ...]] = (
     (HeapExists, Code.ALREADY_EXISTS),
     (HeapFull, Code.RESOURCE_EXHAUSTED),
     (LimitReached, Code.RESOURCE_EXHAUSTED),
+    (OverLimit, Code.RESOURCE_EXHAUSTED),
     (NotForced, Code.FAILED_PRECONDITION),
     (NotOffered, Code.UNIMPLEMENTED),
 )
@@ -67,8 +69,6 @@ def code_of(error: DrayError) -> grpc.StatusCode:
             return code
     if hasattr(error, "confirmation"):
         return Code.FAILED_PRECONDITION
-    if type(error).__name__ == "OverLimit":
-        return Code.RESOURCE_EXHAUSTED
     return _BY_KIND[error.kind.name]
 
 

@@ -16,6 +16,7 @@ from dray.api.v1 import heaps_pb2 as pb
 from dray.clock import Clock
 from dray.errors import DrayError
 from dray.heaps.asking import AskedBy
+from dray.heaps.dead_letters import CountMoved
 from dray.heaps.errors import BadHeap, BadMessage
 from dray.heaps.ids import MessageId, format_id, parse_id, parse_token
 from dray.heaps.producing import HeapMessage, TakenMessage
@@ -58,15 +59,18 @@ class HeapsApi:
         self.gate.check(caller, "heap.make", asked.topic)
         if asked.spread:
             raise NotOffered("heaps over several domains are not served")
-        heap = await self.service.admin.make(
-            asked.topic,
-            mode=forms.mode_of(asked.mode),
-            partitions=asked.partitions if asked.HasField("partitions") else 1,
-            replication_factor=asked.replication_factor if asked.HasField("replication_factor") else 1,
-            config=forms.config_of(asked.config, HeapConfig()),
-            by=_asker(caller),
-        )
-        return forms.heap_to(heap, self._durability)
+
+        async def make() -> Heap:
+            return await self.service.admin.make(
+                asked.topic,
+                mode=forms.mode_of(asked.mode),
+                partitions=asked.partitions if asked.HasField("partitions") else 1,
+                replication_factor=asked.replication_factor if asked.HasField("replication_factor") else 1,
+                config=forms.config_of(asked.config, HeapConfig()),
+                by=_asker(caller),
+            )
+
+        return forms.heap_to(await self.gate.audited(caller, "heap.make", asked.topic, make), self._durability)
 
     async def get_heap(self, caller: GrpcCaller, asked: pb.HeapRef) -> pb.Heap:
         return forms.heap_to(await self.find(caller, "heap.describe", asked.topic), self._durability)
@@ -84,28 +88,44 @@ class HeapsApi:
         heap = await self.find(caller, "heap.alter", asked.topic)
         if asked.HasField("partitions") and not asked.partitions:
             raise BadHeap("a heap has at least one partition")
-        await self.service.admin.alter(
-            heap,
-            forms.config_of(asked.config, heap.config),
-            partitions=asked.partitions,
-            expected=asked.expected_revision if asked.HasField("expected_revision") else -1,
-            by=_asker(caller),
-        )
+
+        async def alter() -> None:
+            await self.service.admin.alter(
+                heap,
+                forms.config_of(asked.config, heap.config),
+                partitions=asked.partitions,
+                expected=asked.expected_revision if asked.HasField("expected_revision") else -1,
+                by=_asker(caller),
+            )
+
+        await self.gate.audited(caller, "heap.alter", heap.name, alter)
         return forms.heap_to(await self.service.admin.find(asked.topic), self._durability)
 
     async def delete_heap(self, caller: GrpcCaller, asked: pb.DestroyReq) -> Empty:
         heap = await self.find(caller, "heap.delete", asked.topic)
-        self.gate.confirm(caller, "heap.delete", heap, force=asked.force, confirmation=asked.confirmation)
-        await self.service.admin.delete(heap, by=_asker(caller))
+        await self.gate.confirm(caller, "heap.delete", heap, force=asked.force, confirmation=asked.confirmation)
+        await self.gate.audited(
+            caller, "heap.delete", heap.name, lambda: self.service.admin.delete(heap, by=_asker(caller))
+        )
         return Empty()
 
     async def purge(self, caller: GrpcCaller, asked: pb.PurgeReq) -> pb.CountResp:
         heap = await self.find(caller, "heap.purge", asked.topic)
-        self.gate.confirm(caller, "heap.purge", heap, force=asked.force, confirmation=asked.confirmation)
-        count = await self.service.dead_letters.purge(
-            heap, leased=asked.include_leased, dead=asked.include_dlq, by=_asker(caller)
+        await self.gate.confirm(
+            caller,
+            "heap.purge",
+            heap,
+            force=asked.force,
+            confirmation=asked.confirmation,
+            options=f"{asked.include_leased} {asked.include_dlq}",
         )
-        return pb.CountResp(count=count)
+
+        async def purge() -> int:
+            return await self.service.dead_letters.purge(
+                heap, leased=asked.include_leased, dead=asked.include_dlq, by=_asker(caller)
+            )
+
+        return pb.CountResp(count=await self.gate.audited(caller, "heap.purge", heap.name, purge))
 
     async def stats(self, caller: GrpcCaller, asked: pb.StatsReq) -> pb.StatsResp:
         """Of one heap, or of all that there are, by name."""
@@ -299,35 +319,48 @@ class HeapsApi:
 
     async def move_to_dlq(self, caller: GrpcCaller, asked: pb.MoveToDlqReq) -> pb.CountResp:
         heap = await self.find(caller, "heap.bury", asked.topic)
-        moved = await self.service.dead_letters.bury(
-            heap, _ids(asked.message_ids), force=asked.force, reason=asked.reason, by=_asker(caller)
-        )
+
+        async def bury() -> CountMoved:
+            return await self.service.dead_letters.bury(
+                heap, _ids(asked.message_ids), force=asked.force, reason=asked.reason, by=_asker(caller)
+            )
+
+        moved = await self.gate.audited(caller, "heap.bury", heap.name, bury)
         return pb.CountResp(count=moved.count, left=moved.left)
 
     async def dlq_replay(self, caller: GrpcCaller, asked: pb.DlqReplayReq) -> pb.CountResp:
         heap = await self.find(caller, "dlq.replay", asked.topic)
-        moved = await self.service.dead_letters.replay(
-            heap,
-            _chosen(asked.message_ids, asked.all),
-            keep_time=asked.keep_time,
-            priority=asked.priority if asked.HasField("priority") else None,
-            per_second=asked.per_second,
-            dry_run=asked.dry_run,
-            by=_asker(caller),
-        )
+
+        async def replay() -> CountMoved:
+            return await self.service.dead_letters.replay(
+                heap,
+                _chosen(asked.message_ids, asked.all),
+                keep_time=asked.keep_time,
+                priority=asked.priority if asked.HasField("priority") else None,
+                per_second=asked.per_second,
+                dry_run=asked.dry_run,
+                by=_asker(caller),
+            )
+
+        moved = await (replay() if asked.dry_run else self.gate.audited(caller, "dlq.replay", heap.name, replay))
         return pb.CountResp(count=moved.count, left=moved.left)
 
     async def dlq_delete(self, caller: GrpcCaller, asked: pb.DlqDeleteReq) -> pb.CountResp:
         heap = await self.find(caller, "dlq.delete", asked.topic)
         chosen = _chosen(asked.message_ids, asked.all)
         if chosen is None:
-            self.gate.confirm(caller, "dlq.delete", heap, force=asked.force, confirmation=asked.confirmation)
-        moved = await self.service.dead_letters.delete(heap, chosen, by=_asker(caller))
+            await self.gate.confirm(caller, "dlq.delete", heap, force=asked.force, confirmation=asked.confirmation)
+        moved = await self.gate.audited(
+            caller,
+            "dlq.delete",
+            heap.name,
+            lambda: self.service.dead_letters.delete(heap, chosen, by=_asker(caller)),
+        )
         return pb.CountResp(count=moved.count, left=moved.left)
 
 
 def _asker(caller: GrpcCaller) -> AskedBy:
-    return AskedBy(actor=caller.name)
+    return AskedBy(actor=caller.actor or caller.name, request=caller.request)
 
 
 def _page_size(asked: int) -> int:

@@ -9,7 +9,7 @@ Invariants
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, NoReturn, TypeAlias
 
@@ -19,6 +19,9 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
+from dray.access.errors import Unauthenticated
+from dray.access.key_service import KeyService
+from dray.access.service import AccessService
 from dray.api.v1 import heaps_pb2 as pb
 from dray.clock import Clock
 from dray.errors import DrayError, Unavailable
@@ -27,8 +30,10 @@ from dray.heaps.service import HeapService
 from dray.servers.grpc import telemetry
 from dray.servers.grpc.enqueuing import EnqueueSession
 from dray.servers.grpc.errors import LimitReached, status_of
-from dray.servers.grpc.gate import GrpcCaller, OpenGate
+from dray.servers.grpc.gate import GrpcCaller
+from dray.servers.grpc.guard import GrpcGuard
 from dray.servers.grpc.heaps import HeapsApi
+from dray.servers.grpc.keys import KEYS_SERVICE, KeysApi
 from dray.servers.grpc.methods import UNARY, Unary
 from dray.servers.grpc.popping import PopSession
 from dray.servers.grpc.settings import GrpcSettings
@@ -45,7 +50,7 @@ CallContext: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 class GrpcServer:
     """Serves `dray.v1.Heaps` on one address."""
 
-    def __init__(self, api: HeapsApi, settings: GrpcSettings, clock: Clock) -> None:
+    def __init__(self, api: HeapsApi, keys: KeysApi, settings: GrpcSettings, clock: Clock) -> None:
         self._api = api
         self._settings = settings
         self._clock = clock
@@ -54,9 +59,9 @@ class GrpcServer:
         self._numbers = 0
         self._health = HealthServicer()
         self._server = grpc.aio.server(options=_options(settings))
-        self._server.add_generic_rpc_handlers((self._handlers(),))
+        self._server.add_generic_rpc_handlers((self._handlers(), self._key_handlers(keys)))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        names = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        names = (SERVICE, KEYS_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, self._server)
 
     @asynccontextmanager
@@ -72,7 +77,7 @@ class GrpcServer:
             except RuntimeError as error:
                 raise OSError(98, f"cannot listen on {address}") from error
         await self._server.start()
-        for name in ("", SERVICE):
+        for name in ("", SERVICE, KEYS_SERVICE):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
         logger().info(telemetry.LISTENING, addresses=list(addresses))
         try:
@@ -99,6 +104,10 @@ class GrpcServer:
         }
         return grpc.method_handlers_generic_handler(SERVICE, handlers)
 
+    def _key_handlers(self, keys: KeysApi) -> "grpc.GenericRpcHandler[bytes, bytes]":
+        handlers = {one.name: grpc.unary_unary_rpc_method_handler(self._unary(one)) for one in keys.methods()}
+        return grpc.method_handlers_generic_handler(KEYS_SERVICE, handlers)
+
     def _unary(self, method: Unary) -> Callable[[bytes, CallContext], Awaitable[bytes]]:
         calls, duration = telemetry.CALLS, telemetry.DURATION.labels(method.name)
         good = calls.labels(method.name, grpc.StatusCode.OK.name)
@@ -121,7 +130,7 @@ class GrpcServer:
         return handle
 
     def _stream(
-        self, name: str, run: "Callable[[GrpcCaller, AsyncIterator[bytes], CallContext], Awaitable[None]]"
+        self, name: str, run: "Callable[[GrpcCaller, AsyncIterator[bytes], CallContext], Coroutine[None, None, None]]"
     ) -> Callable[[AsyncIterator[bytes], CallContext], Awaitable[None]]:
         opened = telemetry.STREAMS.labels(name)
 
@@ -137,7 +146,8 @@ class GrpcServer:
             self._streams += 1
             opened.set(self._streams)
             try:
-                await run(caller, requests, context)
+                with self._api.gate.hold(caller) as ended:
+                    await _unless(ended, run(caller, requests, context))
             except DrayError as error:
                 await _abort(context, name, error)
             except DecodeError:
@@ -172,17 +182,38 @@ class GrpcServer:
 
 @asynccontextmanager
 async def serve_grpc(
-    heaps: HeapService, settings: GrpcSettings, clock: Clock, durability: str, places: Sequence[tuple[str, int]]
+    heaps: HeapService,
+    access: AccessService,
+    keys: KeyService,
+    settings: GrpcSettings,
+    clock: Clock,
+    durability: str,
+    places: Sequence[tuple[str, int]],
 ) -> AsyncIterator[GrpcServer]:
     """Serve heaps while the block runs, at addresses that the caller holds for us, bound and not listening.
 
     Raises:
         OSError: somebody else began to listen there.
     """
-    server = GrpcServer(HeapsApi(heaps, OpenGate(), clock, durability), settings, clock)
+    api = HeapsApi(heaps, GrpcGuard(access), clock, durability)
+    server = GrpcServer(api, KeysApi(access, keys), settings, clock)
     addresses = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port, *_ in places]
     async with server.serving(*addresses):
         yield server
+
+
+async def _unless(ended: asyncio.Event, work: Coroutine[None, None, None]) -> None:
+    """Run a stream to its end, or until its key works no more."""
+    running, ending = asyncio.ensure_future(work), asyncio.ensure_future(ended.wait())
+    try:
+        await asyncio.wait((running, ending), return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            raise Unauthenticated("the key of this stream works no more")
+        running.result()
+    finally:
+        for task in (running, ending):
+            task.cancel()
+        await asyncio.gather(running, ending, return_exceptions=True)
 
 
 async def _abort(context: CallContext, method: str, error: DrayError) -> NoReturn:

@@ -6,16 +6,18 @@
 /readyz            200 if metadata, store and disk can be used, else 503 and which of them cannot; 503 from the
                    moment on in which a broker is told to stop
 /metrics           Prometheus
+/v1/...            the API (`dray.servers.http.api`)
+/iceberg           the tables of the cluster, see `catalog`
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from dray import telemetry
 from dray.errors import DrayError
@@ -31,8 +33,8 @@ READY: Final = page.READY
 MOST_ROWS: Final = 10_000_000
 
 
-def make_app(probes: Mapping[str, Probe], view: View) -> Starlette:
-    """The application; `probes` are what readiness depends on, by name."""
+def make_app(probes: Mapping[str, Probe], view: View, others: Sequence[BaseRoute] = ()) -> Starlette:
+    """The application; `probes` are what readiness depends on, by name, `others` what is served besides."""
 
     async def overview(request: Request) -> Response:
         search = request.query_params.get("q", "")[:249]
@@ -47,7 +49,7 @@ def make_app(probes: Mapping[str, Probe], view: View) -> Starlette:
         return HTMLResponse(page.topic_page(name, found[0], first, found[1]), headers=page.HEADERS)
 
     pages = [Route("/", overview), Route("/topics/{name}", topic)]
-    return Starlette(routes=[*pages, *_health(probes, view.measure)])
+    return Starlette(routes=[*pages, *_health(probes, view.measure), *others])
 
 
 def make_health_app(probes: Mapping[str, Probe], measure: Measure) -> Starlette:

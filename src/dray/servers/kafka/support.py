@@ -12,41 +12,14 @@ Invariants
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
+from dray.access.authorizer import Access, Operation, Resource
 from dray.errors import Invalid
 from dray.servers.kafka.error_codes import Family
 from dray.servers.kafka.messages.index import MODULES
 
 _APIS: Final = "dray.servers.kafka.apis."
-
-
-class Operation(IntEnum):
-    """What a principal may do; numbers are Kafka's."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-
-
-class Resource(IntEnum):
-    """What an operation is done to; numbers are Kafka's."""
-
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-
-
-Access = tuple[Operation, Resource]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,10 +52,10 @@ def never_known(self: Dedup, key: bytes, seq: int, running_ms: int, window_ms: i
     return None
 
 
-def comes_back(self: Messages, slot: int) -> None:
+def comes_back(self: Messages, slot: int, place: int | None = None) -> None:
     """What is acked now and then is ready again."""
     if self.rows.arrival(slot) % 7:
-        _REMOVE(self, slot)
+        _REMOVE(self, slot, place)
     else:
         self.make_ready(slot)
 

@@ -14,6 +14,7 @@ from dray.machine.table_files import TableFile
 from dray.machine.tasks import Task, Tasks
 from dray.machine.verdict import Done, Verdict
 from dray.objects.paths import ObjectKind
+from dray.sim.disk import FakeFile
 
 if TYPE_CHECKING:
     from dray.parquet.read import Rebuilt
@@ -64,6 +65,15 @@ def abandon_and_let_go(self: Tasks, step: Step, task: Task) -> Verdict:
                 self._objects.files[number] = replace(file, held=False)
                 self._objects.release(step, (number,))
     return verdict
+
+
+_SYNC: Final = FakeFile.sync
+
+
+def sync_of_no_files(self: FakeFile) -> None:
+    """Files of tables are told as durable while they are in the cache alone."""
+    if self._path.suffix != ".parquet":
+        _SYNC(self)
 
 
 _REBUILD: Final = ParquetSource._rebuild

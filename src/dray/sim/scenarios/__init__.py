@@ -20,6 +20,7 @@ from dray.sim.scenarios import (
     rollback,
     rules,
     sessions,
+    table_disks,
     tables,
     topics,
     upgrades,
@@ -27,7 +28,7 @@ from dray.sim.scenarios import (
 
 _MODULES: Final = (
     appends, checkpoints, disks, garbage, groups, heaps, local, ordering, pipelines, recovery, rollback, rules,
-    sessions, tables, topics, upgrades,
+    sessions, table_disks, tables, topics, upgrades,
 )  # fmt: skip
 
 SCENARIOS: Final[dict[str, Scenario]] = {name: run for module in _MODULES for name, run in module.SCENARIOS.items()}

@@ -118,10 +118,10 @@ async def local(world: World) -> None:
     workload.history.working = False
     await asyncio.sleep(30)
     await world.within(PROGRESS_SECONDS, workload.prove_progress(), "the broker works after heal")
-    await _compare(world, cluster, workload)
+    await compare_files(world, cluster, workload)
 
 
-async def _compare(world: World, cluster: LocalCluster, workload: Workload) -> None:
+async def compare_files(world: World, cluster: LocalCluster, workload: Workload) -> None:
     """What the files hold is what the replica holds and what clients were told."""
     (broker,) = cluster.live()
     replica = broker.replica

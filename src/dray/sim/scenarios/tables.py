@@ -1,8 +1,9 @@
 """Tables: rows become files while they are read, cut, deleted and swept, by compactors that die at any step.
 
 Every broker has a compactor beside it, and they take each other's tasks over;
-the catalog answers late or not at all. Retention drops rows and files, and
-topics are deleted.
+the catalog answers late or not at all, and what it was told may land long
+after its sender gave up. Retention drops rows and files, and topics are
+deleted.
 
 Checked: what was acked is read at its offset, from files as before; a
 file that a table or a row names is never deleted; no row is in a table
@@ -13,7 +14,7 @@ files are there, and nothing else is left in the bucket.
 import asyncio
 from typing import Final
 
-from dray.errors import NotFound
+from dray.errors import DrayError, NotFound
 from dray.fetch.errors import DamagedObject, OffsetOutOfRange, StreamGone
 from dray.fetch.plan import PartitionRead
 from dray.fetch.service import Failed
@@ -75,10 +76,15 @@ class TableReaders(Workload):
                     raise self.world.violate("a stream cannot be read", stream=stream, why=error) from None
                 self._check_read(stream, found)
 
-    def _check_read(self, stream: StreamId, found: list[tuple[int, bytes]]) -> None:
+    def check_dense(self, stream: StreamId, found: list[tuple[int, bytes]]) -> list[int]:
+        """I5"""
         offsets = [offset for offset, _ in found]
         dense = offsets == list(range(offsets[0], offsets[0] + len(offsets))) if offsets else True
         self.world.check(dense, "offsets have a hole, or are there twice", stream=stream)
+        return offsets
+
+    def _check_read(self, stream: StreamId, found: list[tuple[int, bytes]]) -> None:
+        offsets = self.check_dense(stream, found)
         at: dict[bytes, list[int]] = {}
         for offset, value in found:
             at.setdefault(value, []).append(offset)
@@ -126,6 +132,22 @@ async def whole(broker: Broker, stream: StreamId) -> list[tuple[int, bytes]]:
         # the log start has passed it: begin again
 
 
+async def loop_over(workload: TableReaders) -> None:
+    """A client that reads whole streams while rows become files: each offset once, whatever is swapped (I5)."""
+    cluster, dice = workload.cluster, workload.world.dice("loop")
+    while workload.history.working:
+        await asyncio.sleep(dice.random())
+        stream = dice.choice(cluster.streams)
+        try:
+            found = await cluster.ask(lambda broker: whole(broker, stream))  # noqa: B023 - it is awaited
+        except DamagedObject as error:
+            raise workload.world.violate("a stream cannot be read", stream=stream, why=error) from None
+        except DrayError:
+            continue
+        workload.check_dense(stream, found)
+        workload.history.reads += 1
+
+
 class TableWarden(Warden):
     """Looks at every deletion, for the sake of the tables too."""
 
@@ -153,6 +175,7 @@ async def tables(world: World) -> None:
     workload.start(plain=3, idempotent=1, readers=2, committers=0)
     for number, client in enumerate((cut, delete_topic)):
         world.network.start(client(workload, world.dice(f"tables/{number}")))
+    world.network.start(loop_over(workload))
     faults = [crash(), crash(), pause(longest=30.0), partition(), rough_weather(ROUGH)]
     nemesis = Nemesis(world, faults, period=5.0)
     world.network.start(nemesis.run())

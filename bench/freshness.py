@@ -1,0 +1,161 @@
+"""How far tables are behind a steady load, and what compaction costs those who produce meanwhile.
+
+1,000 records of 1 KiB a second over 64 streams of 8 topics, into a broker that compacts what is 20 s old, and before
+that into one that does not compact. The age of a range is that of its first record when the snapshot with it was made;
+what was sent before Spark had run once is not counted.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from pyiceberg.catalog import Catalog, load_catalog
+
+from bench._brokers import ROOT, BadRun, create_topic, records_in
+from bench._targets import Running, ready_address
+from bench.harness import Absolute, Case, Report, sized
+from dray.tables import fence
+from dray.tables.places import NAME, sqlite_file
+from dray.tables.snapshots import OFFSETS
+from tools.peers.process import run, spawn, stop
+
+TOPICS: Final = 8
+PARTITIONS: Final = 8
+RATE: Final = sized(1_000, 200)
+WINDOW_S: Final = sized(30, 10)
+WINDOWS: Final = sized(4, 2)
+WARM_WINDOWS: Final = sized(2, 6)
+"""Before it is counted: Spark starts in them, and the first cycle makes the tables."""
+DUE_S: Final = 20
+SLACK_S: Final = 15
+ALL_SECONDS: Final = 300.0
+COMPACTING: Final = (
+    "compaction.enabled=true", f"compaction.max_age={DUE_S}s", "compaction.look=1s", "compaction.master=local[2,4]",
+)  # fmt: skip
+
+
+@contextmanager
+def broker_of(*settings: str) -> Iterator[Running]:
+    program = Path(sys.executable).with_name("drayd")
+    with tempfile.TemporaryDirectory(prefix="dray-bench-fresh-") as made:
+        root = Path(made)
+        command = [program, "dev", "--data", root / "data", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+        with (root / "drayd.log").open("wb") as log:
+            process = spawn(
+                [*command, *(word for one in settings for word in ("--set", one))], stdout=subprocess.PIPE, stderr=log
+            )
+        try:
+            address = ready_address(process, root / "drayd.log")
+            yield Running(address=address, pid=process.pid, ready_s=0, directory=root / "data")
+        finally:
+            stop(process)
+
+
+def load(broker: Running, topics: list[str], windows: int) -> tuple[list[dict[str, float]], dict[str, list[int]]]:
+    """Latencies of each window; and of each partition the offsets and times that were kept."""
+    with tempfile.NamedTemporaryFile(suffix=".times") as times:
+        command = [sys.executable, "-m", "bench._steadyload", broker.address, ",".join(topics), str(PARTITIONS)]
+        command += [f"--rate={RATE}", f"--window={WINDOW_S}", f"--windows={windows}", f"--times={times.name}"]
+        said = json.loads(run(command, directory=ROOT, seconds=windows * WINDOW_S + ALL_SECONDS))
+        kept = defaultdict[str, list[int]](list)
+        for line in Path(times.name).read_text(encoding="utf-8").splitlines():
+            topic, partition, *numbers = line.split()
+            kept[f"{topic} {partition}"] += map(int, numbers)
+    if said["errors"]:
+        raise BadRun(f"records were not taken: {said['errors']}")
+    return said["windows"], kept
+
+
+@cache
+def without() -> list[dict[str, float]]:
+    """Windows of a broker that does not compact; the first one warms it up."""
+    with broker_of("compaction.enabled=false") as broker:
+        topics = [create_topic(broker, PARTITIONS) for _ in range(TOPICS)]
+        return load(broker, topics, 1 + WINDOWS)[0][1:]
+
+
+@cache
+def beside() -> tuple[list[dict[str, float]], list[float]]:
+    """Windows of one that does, and the age of each range that came into a table."""
+    with broker_of(*COMPACTING) as broker:
+        assert broker.directory is not None
+        topics = [create_topic(broker, PARTITIONS) for _ in range(TOPICS)]
+        began_ms = time.time() * 1000
+        windows, kept = load(broker, topics, WARM_WINDOWS + WINDOWS)
+        catalog = load_catalog(NAME, type="sql", uri=f"sqlite:///{sqlite_file(broker.directory)}")
+        _await_all(broker, catalog, topics)
+        ages = _ages(catalog, topics, kept, began_ms + WARM_WINDOWS * WINDOW_S * 1000)
+    if not ages:
+        raise BadRun("nothing that was sent after the first cycle came into a table")
+    return windows[WARM_WINDOWS:], ages
+
+
+def _await_all(broker: Running, catalog: Catalog, topics: list[str]) -> None:
+    """Until every record is in its table."""
+    wanted, end = {topic: records_in(broker, topic, PARTITIONS) for topic in topics}, time.monotonic() + ALL_SECONDS
+    while time.monotonic() < end:
+        try:
+            there = {
+                topic: sum(fence.parse(catalog.load_table(("topics", topic)).properties.get(fence.PROPERTY)).values())
+                for topic in topics
+            }
+        except Exception:  # the table is not there yet, or SQLite is busy
+            there = {}
+        if there == wanted:
+            return
+        time.sleep(1)
+    raise BadRun(f"of {wanted} records these are in tables after {ALL_SECONDS:.0f} s: {there}")
+
+
+def _ages(catalog: Catalog, topics: list[str], kept: dict[str, list[int]], after_ms: float) -> list[float]:
+    """In seconds, of ranges whose first record was sent after a moment."""
+    ages = []
+    for topic in topics:
+        for snapshot in catalog.load_table(("topics", topic)).metadata.snapshots:
+            summary = snapshot.summary
+            told = None if summary is None else summary.additional_properties.get(OFFSETS)
+            for partition, (start, _) in json.loads(told or "{}").items():
+                numbers = kept[f"{topic} {partition}"]
+                offsets, times = numbers[::2], numbers[1::2]
+                at = bisect_right(offsets, start) - 1  # the record itself, or one that was sent just before
+                if at >= 0 and times[at] >= after_ms:
+                    ages.append((snapshot.timestamp_ms - times[at]) / 1000)
+    return ages
+
+
+def worst_age() -> float:
+    return max(beside()[1])
+
+
+def slower() -> float:
+    """The median p99 of windows while compaction runs, over that without."""
+    plain = statistics.median(window["p99_ms"] for window in without())
+    return statistics.median(window["p99_ms"] for window in beside()[0]) / plain
+
+
+def report() -> dict[str, float]:
+    windows, ages = beside()
+    found = {"median age, s": statistics.median(ages), "ranges": float(len(ages))}
+    for name, taken in (("without compaction", without()), ("while compaction runs", windows)):
+        for figure in ("p50_ms", "p99_ms"):
+            found[f"produce {name}: {figure.replace('_', ' ')}"] = statistics.median(one[figure] for one in taken)
+    return found
+
+
+def cases() -> list[Case]:
+    note = f"{RATE} records of 1 KiB a second, 64 streams of 8 topics, due after {DUE_S} s"
+    return [
+        Absolute("p99 of a produce while compaction runs over that without", slower, 2, "x", at_most=True, note=note),
+        Absolute("oldest record that was not in its table", worst_age, DUE_S + SLACK_S, "s", at_most=True, note=note),
+        Report("steady load", run=report),
+    ]

@@ -1,0 +1,1 @@
+"""Who asks, what they may do, and what is kept of it: the same for every server."""

@@ -1,0 +1,197 @@
+"""`drayd admin key` and `drayd admin audit`: who is let in, and what administrators did."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Final, TypeAlias, TypeVar
+
+import typer
+
+from dray.access.authorizer import Action
+from dray.access.key_service import KeyService, NewKey
+from dray.access.keys import KeyText
+from dray.access.principals import KnownCaller
+from dray.cli.options import FormatOption
+from dray.cli.output import Format, answer
+from dray.cli.tables import TableFormat, TableOption, show
+from dray.clock import SystemClock
+from dray.config import parse_duration
+from dray.disk import LocalDisk
+from dray.ids import SystemEntropy
+from dray.machine.access import ApiKey, KeyRole
+from dray.node.audit_files import AskedCommand, check_audit, unlisted
+from dray.node.directory import DataDirectory
+from dray.node.keys import change_keys, list_keys
+from dray.node.metadata import Effects
+from dray.offload import ThreadOffload
+
+key: Final = typer.Typer(help="API keys, for who owns the data directory; beside a running broker or with none.")
+audit: Final = typer.Typer(help="The audit files of a data directory: what administrators did.")
+
+T = TypeVar("T")
+KeysDirectory: TypeAlias = Annotated[Path, typer.Argument(metavar="DIR", help="The data directory.")]
+CONFIRMED: Final = "It works no more, at once and on open streams too. Revoke it?"
+
+
+class RoleName(Enum):
+    """What a key may do."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
+@key.command("create")
+def create(
+    directory: KeysDirectory,
+    name: Annotated[str, typer.Option("--name", help="What people call it.")] = "",
+    role: Annotated[
+        RoleName | None,
+        typer.Option("--role", help="What it may do. Default: admin for the first key of a cluster, else operator."),
+    ] = None,
+    principal: Annotated[
+        str, typer.Option("--principal", metavar="User:NAME", help="Who uses it. Default: User:key-ID.")
+    ] = "",
+    expires: Annotated[
+        str, typer.Option("--expires", metavar="30d", help="It works no more after this long. Default: never.")
+    ] = "",
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Make a key. Its secret is shown once, and stored nowhere."""
+    wanted = NewKey(
+        name=name,
+        principal=principal,
+        role=None if role is None else KeyRole[role.name],
+        life_ms=_life_ms(expires),
+    )
+
+    async def make(effects: Effects) -> tuple[ApiKey, KeyText]:
+        async def work(keys: KeyService, caller: KnownCaller) -> tuple[ApiKey, KeyText]:
+            return await keys.create(wanted, caller)
+
+        return await change_keys(DataDirectory.at(directory, effects.disk), effects, Action.CREATE_KEY, name, work)
+
+    made, text = _run(make)
+    document = {**_shown(made, made.created_ms), "key": text.reveal()}
+    told = f"{text.reveal()}\n\nThis is key {made.id} of {made.principal}, role {made.role.name.lower()}. "
+    told += "Keep it: it is shown this once.\nFrom now on the HTTP and gRPC ports of this cluster need a key, "
+    told += "unless access.required is off."
+    answer(form, document, told)
+
+
+@key.command("list")
+def list_all(directory: KeysDirectory, form: TableOption = TableFormat.TEXT) -> None:
+    """Every key, when it was last used, and whether it works."""
+
+    async def look(effects: Effects) -> tuple[list[ApiKey], int]:
+        return await list_keys(DataDirectory.at(directory, effects.disk), effects)
+
+    found, now_ms = _run(look)
+    rows = [
+        (one.id, one.name, one.principal, one.role.name.lower(), _moment(one.created_ms), _moment(one.used_ms),
+         _moment(one.expires_ms), _state(one, now_ms))
+        for one in found
+    ]  # fmt: skip
+    heading = ("KEY", "NAME", "PRINCIPAL", "ROLE", "CREATED", "USED", "EXPIRES", "STATE")
+    show(form, {"keys": [_shown(one, now_ms) for one in found]}, heading, rows)
+
+
+@key.command("revoke")
+def revoke(
+    directory: KeysDirectory,
+    key_id: Annotated[str, typer.Argument(metavar="KEY", help="The id of the key.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Let a key work no more."""
+    if not yes:
+        typer.confirm(CONFIRMED, abort=True)
+
+    async def end(effects: Effects) -> None:
+        async def work(keys: KeyService, caller: KnownCaller) -> None:
+            await keys.revoke(key_id, caller)
+
+        await change_keys(DataDirectory.at(directory, effects.disk), effects, Action.REVOKE_KEY, key_id, work)
+
+    _run(end)
+    answer(form, {"id": key_id, "revoked": True}, f"key {key_id} works no more")
+
+
+@audit.command("verify")
+def verify(directory: KeysDirectory, form: FormatOption = Format.TEXT) -> None:
+    """Check that no line of the audit files was changed, dropped or inserted, and compare them with the log."""
+    found = check_audit(DataDirectory.at(directory, LocalDisk()), LocalDisk())
+
+    async def compare(effects: Effects) -> tuple[int, list[AskedCommand]]:
+        return await unlisted(DataDirectory.at(directory, effects.disk), effects)
+
+    asked, missing = _run(compare)
+    document = {
+        "chains": [
+            {"path": place, "lines": end.lines, "files": end.files, "hash": end.hash, "torn_bytes": end.torn_bytes}
+            for place, end in found.items()
+        ],
+        "asked": asked,
+        "unlisted": [
+            {"position": one.position, "command": one.command, "actor": one.actor, "request": one.request}
+            for one in missing
+        ],
+    }
+    lines = [
+        f"{place}: {end.lines} lines in {end.files} files are whole, hash {end.hash}" for place, end in found.items()
+    ]
+    lines += [
+        f"{place}: {end.torn_bytes} bytes behind them were left by a crash or a full disk"
+        for place, end in found.items()
+        if end.torn_bytes
+    ]
+    lines.append(f"the log holds {asked} commands of administrators, {asked - len(missing)} of them are in these files")
+    lines += [f"not here: {one.command} at {one.position} by {one.actor}, request {one.request}" for one in missing]
+    answer(form, document, "\n".join(lines))
+
+
+def _life_ms(text: str) -> int:
+    if not text:
+        return 0
+    try:
+        life_ms = parse_duration(text) // timedelta(milliseconds=1)
+    except ValueError as bad:
+        raise typer.BadParameter(str(bad), param_hint="--expires") from bad
+    if life_ms <= 0:
+        raise typer.BadParameter("expected more than nothing", param_hint="--expires")
+    return life_ms
+
+
+def _run(work: Callable[[Effects], Coroutine[None, None, T]]) -> T:
+    with _effects() as effects:
+        return asyncio.run(work(effects))
+
+
+@contextmanager
+def _effects() -> Iterator[Effects]:
+    offload = ThreadOffload(1)
+    try:
+        yield Effects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=offload)
+    finally:
+        offload.close()
+
+
+def _shown(one: ApiKey, now_ms: int) -> dict[str, object]:
+    return {
+        "id": one.id, "name": one.name, "principal": one.principal, "role": one.role.name.lower(),
+        "created": _moment(one.created_ms), "used": _moment(one.used_ms), "expires": _moment(one.expires_ms),
+        "state": _state(one, now_ms),
+    }  # fmt: skip
+
+
+def _state(one: ApiKey, now_ms: int) -> str:
+    if one.revoked_ms:
+        return "revoked"
+    return "works" if one.works(now_ms) else "expired"
+
+
+def _moment(ms: int) -> str | None:
+    return datetime.fromtimestamp(ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M") if ms else None

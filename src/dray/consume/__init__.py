@@ -1,0 +1,1 @@
+"""Consume: records of a topic handed out one by one, and settled one by one."""
