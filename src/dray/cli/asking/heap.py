@@ -22,7 +22,7 @@ class ModeName(Enum):
     MAX = "max"
 
 
-class StateName(Enum):
+class MessageState(Enum):
     READY = "ready"
     DELAYED = "delayed"
     LEASED = "leased"
@@ -119,7 +119,7 @@ def stats_command(
 def peek_command(
     heap: HeapName,
     limit: Annotated[int, typer.Option("-n", min=1, max=10_000, help="At most so many.")] = 10,
-    state: Annotated[StateName, typer.Option("--state", help="Messages in this state.")] = StateName.READY,
+    state: Annotated[MessageState, typer.Option("--state", help="Messages in this state.")] = MessageState.READY,
     endpoint: GrpcEndpoint = None,
     form: TableOption = TableFormat.TEXT,
 ) -> None:
