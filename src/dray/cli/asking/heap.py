@@ -17,7 +17,7 @@ from dray.config import format_duration, parse_duration
 app: Final = typer.Typer(no_args_is_help=True)
 
 
-class ModeName(Enum):
+class HeapModeName(Enum):
     MIN = "min"
     MAX = "max"
 
@@ -32,8 +32,8 @@ class MessageState(Enum):
 @app.command("create")
 def create_command(
     heap: HeapName,
-    mode: Annotated[ModeName, typer.Option("--mode", help="Which priority comes first: it never changes.")] = (
-        ModeName.MIN
+    mode: Annotated[HeapModeName, typer.Option("--mode", help="Which priority comes first: it never changes.")] = (
+        HeapModeName.MIN
     ),
     partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="Labels that keys are spread over.")] = 1,
     configs: HeapConfigs = None,
@@ -42,7 +42,7 @@ def create_command(
 ) -> None:
     """Make a heap."""
     options = options_of(configs)
-    chosen = Mode.MAX if mode is ModeName.MAX else Mode.MIN
+    chosen = Mode.MAX if mode is HeapModeName.MAX else Mode.MIN
     made = ask_heaps(endpoint, lambda client: client.make_heap(heap, mode=chosen, partitions=partitions, **options))
     _show_infos(form, [made])
 
