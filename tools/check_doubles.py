@@ -34,7 +34,6 @@ ALLOWED: Final[Mapping[str, str]] = {
     "Joined": "a verdict of groups; a directory that takes part in another's cluster",
     "Key": "of a config, as commands carry it; of a wake-up",
     "Line": "bytes of answers that wait; the line of time of one session",
-    "Metadata": "the running one of a broker; the one that Spark folds by itself from the same directory",
     "Objects": "the port of a store; the machine's table of what lies there",
     "Offsets": "the noun of committed offsets; an option of a Spark read",
     "Origin": "where a setting comes from; where an object does",
