@@ -25,8 +25,11 @@ class ClosedGate:
     def check(self, caller, action, heap):
         raise Refusal(action)
 
-    def confirm(self, caller, action, heap, *, force, confirmation):
+    async def confirm(self, caller, action, heap, *, force, confirmation, options=""):
         raise Refusal(action)
+
+    async def audited(self, caller, action, name, work):
+        return await work()
 
 
 REQUESTS = {

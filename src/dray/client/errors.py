@@ -88,13 +88,13 @@ class Disconnected(OutcomeUnknown):
 class Unauthenticated(ClientError):
     """No key was given, or it is not valid."""
 
-    kind = Kind.INVALID
+    kind = Kind.UNAUTHENTICATED
 
 
 class PermissionDenied(ClientError):
     """The key may not do that."""
 
-    kind = Kind.INVALID
+    kind = Kind.FORBIDDEN
 
 
 class NotServed(ClientError):

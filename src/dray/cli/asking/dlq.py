@@ -10,7 +10,9 @@ from dray.cli.asking.heap import show_messages
 from dray.cli.tables import TableFormat, TableOption, show
 
 app: Final = typer.Typer(no_args_is_help=True)
-Ids: TypeAlias = Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="This one; as often as needed.")]
+LetterIds: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--id", metavar="ID", help="This one; as often as needed.")
+]
 All: TypeAlias = Annotated[bool, typer.Option("--all", help="All that are dead now.")]
 
 
@@ -28,7 +30,7 @@ def list_command(
 @app.command("replay")
 def replay_command(
     heap: HeapName,
-    ids: Ids = None,
+    ids: LetterIds = None,
     everything: All = False,
     per_second: Annotated[int, typer.Option("--per-second", min=0, help="At most so many a second; 0: at once.")] = 0,
     keep_time: Annotated[
@@ -54,7 +56,7 @@ def replay_command(
 @app.command("delete")
 def delete_command(
     heap: HeapName,
-    ids: Ids = None,
+    ids: LetterIds = None,
     everything: All = False,
     yes: Yes = False,
     endpoint: GrpcEndpoint = None,

@@ -17,12 +17,12 @@ from dray.config import format_duration, parse_duration
 app: Final = typer.Typer(no_args_is_help=True)
 
 
-class ModeName(Enum):
+class HeapModeName(Enum):
     MIN = "min"
     MAX = "max"
 
 
-class StateName(Enum):
+class MessageState(Enum):
     READY = "ready"
     DELAYED = "delayed"
     LEASED = "leased"
@@ -32,8 +32,8 @@ class StateName(Enum):
 @app.command("create")
 def create_command(
     heap: HeapName,
-    mode: Annotated[ModeName, typer.Option("--mode", help="Which priority comes first: it never changes.")] = (
-        ModeName.MIN
+    mode: Annotated[HeapModeName, typer.Option("--mode", help="Which priority comes first: it never changes.")] = (
+        HeapModeName.MIN
     ),
     partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="Labels that keys are spread over.")] = 1,
     configs: HeapConfigs = None,
@@ -42,7 +42,7 @@ def create_command(
 ) -> None:
     """Make a heap."""
     options = options_of(configs)
-    chosen = Mode.MAX if mode is ModeName.MAX else Mode.MIN
+    chosen = Mode.MAX if mode is HeapModeName.MAX else Mode.MIN
     made = ask_heaps(endpoint, lambda client: client.make_heap(heap, mode=chosen, partitions=partitions, **options))
     _show_infos(form, [made])
 
@@ -119,7 +119,7 @@ def stats_command(
 def peek_command(
     heap: HeapName,
     limit: Annotated[int, typer.Option("-n", min=1, max=10_000, help="At most so many.")] = 10,
-    state: Annotated[StateName, typer.Option("--state", help="Messages in this state.")] = StateName.READY,
+    state: Annotated[MessageState, typer.Option("--state", help="Messages in this state.")] = MessageState.READY,
     endpoint: GrpcEndpoint = None,
     form: TableOption = TableFormat.TEXT,
 ) -> None:
