@@ -33,6 +33,7 @@ from dray.fetch.errors import BelowStart
 from dray.fetch.reading import RecordReads
 from dray.machine.acks import Span
 from dray.machine.topics import Topic
+from dray.pace import Pace
 from dray.records import Record
 from dray.replica.domains import Domains
 from dray.telemetry import logger
@@ -139,8 +140,10 @@ class ConsumeService:
 
     async def _take(self, topic: Topic, flights: "_Flights", wanted: ConsumerWants) -> list[Handed]:
         handed: list[Handed] = []
-        size = 0
+        size, pace = 0, Pace()
         for partition in flights.turn(topic.visible):
+            if pace.is_due():
+                await asyncio.sleep(0)
             flight = flights.of(partition)
             if flight.busy:
                 flight.missed = True
@@ -161,7 +164,6 @@ class ConsumeService:
             if len(handed) >= wanted.most or size >= wanted.max_bytes:
                 break
         telemetry.DELIVERED.inc(len(handed))
-        telemetry.IN_FLIGHT.set(sum(one.held() for one in self._flights.values()))
         return handed
 
     def _give_back(self, flights: "_Flights", handed: Sequence[Handed]) -> None:
@@ -324,9 +326,6 @@ class _Flights:
         count = min(count, len(self.partitions))
         self._turn = (self._turn + 1) % max(1, count)
         return [(self._turn + number) % count for number in range(count)]
-
-    def held(self) -> int:
-        return sum(len(flight.leased) for flight in self.partitions)
 
     def due_in_s(self, now_ns: int) -> float:
         """How long nothing becomes due; an hour at most."""

@@ -8,6 +8,5 @@ DELIVERED: Final = telemetry.counter("dray_consume_delivered_total", "records th
 REDELIVERED: Final = telemetry.counter("dray_consume_redelivered_total", "records that were handed out again")
 SETTLED: Final = telemetry.counter("dray_consume_settlements_total", "acknowledgements by their answer", ["outcome"])
 BURIED: Final = telemetry.counter("dray_consume_buried_total", "records that were moved to a dead-letter topic")
-IN_FLIGHT: Final = telemetry.gauge("dray_consume_in_flight", "records that were handed out and are not settled")
 
 NOT_BURIED: Final = telemetry.event("consume.not_buried", "a record that fails was not moved; it is tried again")
