@@ -179,7 +179,7 @@ async def test_a_stream_that_never_reads_holds_a_bounded_part_and_nobody_else(dr
         assert stats.leased < 500 + 2_600, "what the deaf one holds is bounded"
         deaf.cancel()
     good.cancel()
-    await dray.call("Purge", pb.PurgeReq(topic=topic, force=True, include_leased=True))
+    await dray.confirmed("Purge", pb.PurgeReq(topic=topic, force=True, include_leased=True))
 
 
 async def test_what_a_broken_stream_was_never_sent_goes_back_without_an_attempt(dray: Wire, address: str, topic: str):
@@ -201,7 +201,7 @@ async def test_a_heap_that_is_deleted_ends_its_streams(dray: Wire, topic: str):
     """D-192, D-223"""
     await make(dray, topic)
     stream = await dray.popping(topic, 5)
-    await dray.call("DeleteHeap", pb.DestroyReq(topic=topic, force=True))
+    await dray.confirmed("DeleteHeap", pb.DestroyReq(topic=topic, force=True))
     assert await ended(stream) == "NOT_FOUND"
 
 

@@ -30,6 +30,14 @@ class Wire:
         )
         return await calling(request, timeout=timeout)
 
+    async def confirmed(self, method: str, request):
+        """Ask for what cannot be undone a second time, with the confirmation of the first (D-212)."""
+        try:
+            await self.call(method, request)
+        except grpc.aio.AioRpcError as error:
+            request.confirmation = dict(error.trailing_metadata())["dray-confirmation"]
+        return await self.call(method, request)
+
     async def refused(self, method: str, request) -> tuple[str, str]:
         """The status code and what was said; it must be refused."""
         try:
