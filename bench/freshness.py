@@ -2,7 +2,7 @@
 
 1,000 records of 1 KiB a second over 64 streams of 8 topics, into a broker that compacts what is 20 s old, and before
 that into one that does not compact. The age of a range is that of its first record when the snapshot with it was made;
-what was sent before Spark had run once is not counted.
+what was sent before a table had its first snapshot, while Spark started, is not counted.
 """
 
 import json
@@ -32,9 +32,9 @@ from tools.peers.process import run, spawn, stop
 TOPICS: Final = 8
 PARTITIONS: Final = 8
 RATE: Final = sized(1_000, 200)
-WINDOW_S: Final = sized(30, 10)
+WINDOW_S: Final = sized(30, 20)
 WINDOWS: Final = sized(4, 2)
-WARM_WINDOWS: Final = sized(2, 6)
+WARM_WINDOWS: Final = sized(2, 4)
 """Before it is counted: Spark starts in them, and the first cycle makes the tables."""
 DUE_S: Final = 20
 SLACK_S: Final = 15
@@ -49,7 +49,18 @@ def broker_of(*settings: str) -> Iterator[Running]:
     program = Path(sys.executable).with_name("drayd")
     with tempfile.TemporaryDirectory(prefix="dray-bench-fresh-") as made:
         root = Path(made)
-        command = [program, "dev", "--data", root / "data", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+        command = [
+            program,
+            "dev",
+            "--data",
+            root / "data",
+            "--kafka",
+            "127.0.0.1:0",
+            "--http",
+            "127.0.0.1:0",
+            "--grpc",
+            "",
+        ]
         with (root / "drayd.log").open("wb") as log:
             process = spawn(
                 [*command, *(word for one in settings for word in ("--set", one))], stdout=subprocess.PIPE, stderr=log
@@ -90,18 +101,14 @@ def beside() -> tuple[list[dict[str, float]], list[float]]:
     with broker_of(*COMPACTING) as broker:
         assert broker.directory is not None
         topics = [create_topic(broker, PARTITIONS) for _ in range(TOPICS)]
-        began_ms = time.time() * 1000
         windows, kept = load(broker, topics, WARM_WINDOWS + WINDOWS)
         catalog = load_catalog(NAME, type="sql", uri=f"sqlite:///{sqlite_file(broker.directory)}")
-        _await_all(broker, catalog, topics)
-        ages = _ages(catalog, topics, kept, began_ms + WARM_WINDOWS * WINDOW_S * 1000)
-    if not ages:
-        raise BadRun("nothing that was sent after the first cycle came into a table")
-    return windows[WARM_WINDOWS:], ages
+        whole = _await_all(broker, catalog, topics)
+        return windows[WARM_WINDOWS:], _ages(catalog, topics, kept) if whole else []
 
 
-def _await_all(broker: Running, catalog: Catalog, topics: list[str]) -> None:
-    """Until every record is in its table."""
+def _await_all(broker: Running, catalog: Catalog, topics: list[str]) -> bool:
+    """Until every record is in its table; False if that takes for ever."""
     wanted, end = {topic: records_in(broker, topic, PARTITIONS) for topic in topics}, time.monotonic() + ALL_SECONDS
     while time.monotonic() < end:
         try:
@@ -112,16 +119,18 @@ def _await_all(broker: Running, catalog: Catalog, topics: list[str]) -> None:
         except Exception:  # the table is not there yet, or SQLite is busy
             there = {}
         if there == wanted:
-            return
+            return True
         time.sleep(1)
-    raise BadRun(f"of {wanted} records these are in tables after {ALL_SECONDS:.0f} s: {there}")
+    return False
 
 
-def _ages(catalog: Catalog, topics: list[str], kept: dict[str, list[int]], after_ms: float) -> list[float]:
-    """In seconds, of ranges whose first record was sent after a moment."""
+def _ages(catalog: Catalog, topics: list[str], kept: dict[str, list[int]]) -> list[float]:
+    """In seconds, of ranges whose first record was sent after their table was made."""
     ages = []
     for topic in topics:
-        for snapshot in catalog.load_table(("topics", topic)).metadata.snapshots:
+        snapshots = catalog.load_table(("topics", topic)).metadata.snapshots
+        after_ms = snapshots[0].timestamp_ms
+        for snapshot in snapshots[1:]:
             summary = snapshot.summary
             told = None if summary is None else summary.additional_properties.get(OFFSETS)
             for partition, (start, _) in json.loads(told or "{}").items():
@@ -134,7 +143,10 @@ def _ages(catalog: Catalog, topics: list[str], kept: dict[str, list[int]], after
 
 
 def worst_age() -> float:
-    return max(beside()[1])
+    ages = beside()[1]
+    if not ages:
+        raise BadRun("nothing that was sent after the first cycle came into a table in time: was the machine busy?")
+    return max(ages)
 
 
 def slower() -> float:
@@ -145,7 +157,7 @@ def slower() -> float:
 
 def report() -> dict[str, float]:
     windows, ages = beside()
-    found = {"median age, s": statistics.median(ages), "ranges": float(len(ages))}
+    found = {"ranges": float(len(ages))} | ({"median age, s": statistics.median(ages)} if ages else {})
     for name, taken in (("without compaction", without()), ("while compaction runs", windows)):
         for figure in ("p50_ms", "p99_ms"):
             found[f"produce {name}: {figure.replace('_', ' ')}"] = statistics.median(one[figure] for one in taken)

@@ -9,7 +9,6 @@ from dray.machine.access import KeyRole
 
 READS = {
     Action.DESCRIBE_HEAP, Action.PEEK, Action.STATS, Action.DESCRIBE_TOPIC, Action.FETCH,
-    Action.DESCRIBE_TABLES,
 }  # fmt: skip
 KEYS = {Action.CREATE_KEY, Action.LIST_KEYS, Action.REVOKE_KEY}
 MAY = {

@@ -66,7 +66,19 @@ class Drayd:
 
     def start(self) -> None:
         """Returns when it serves."""
-        command = [DRAYD, "dev", "--data", str(self.data), "--kafka", self.listen, "--http", "127.0.0.1:0", *NO_SPARK]
+        command = [
+            DRAYD,
+            "dev",
+            "--data",
+            str(self.data),
+            "--kafka",
+            self.listen,
+            "--http",
+            "127.0.0.1:0",
+            "--grpc",
+            "",
+            *NO_SPARK,
+        ]
         if self.files is not None:
             limits = f"ulimit -Sn {self.files // 2} && ulimit -Hn {self.files}"
             command = ["sh", "-c", f'{limits} && exec "$@"', "sh", *command]
@@ -94,6 +106,10 @@ class Drayd:
         process = self._running()
         process.terminate()
         return process.wait(STOP_S)
+
+    def ended(self) -> int:
+        """Wait until it has ended by itself; the exit code."""
+        return self._running().wait(STOP_S)
 
     def freeze(self) -> None:
         self._running().send_signal(signal.SIGSTOP)

@@ -74,7 +74,11 @@ class _Handler(BaseHTTPRequestHandler):
         if fault is not None:
             self._fail(fault)
             return
-        kept = [(name, value) for name, value in answer.getheaders() if name.lower() in ("content-type", "etag")]
+        kept = [
+            (name, value)
+            for name, value in answer.getheaders()
+            if name.lower().startswith(("content-type", "content-enc"))
+        ]
         self._answer(answer.status, kept, b"" if self.command == "HEAD" else content)
 
     do_POST = do_HEAD = do_DELETE = do_GET  # noqa: N815 - the names are the base class's

@@ -70,7 +70,6 @@ class Action(Enum):
     DESCRIBE_TOPIC = "topic.describe"
     FETCH = "topic.fetch"
     CONSUME = "topic.consume"
-    DESCRIBE_TABLES = "table.describe"
     CREATE_KEY = "key.create"
     LIST_KEYS = "key.list"
     REVOKE_KEY = "key.revoke"
@@ -98,7 +97,6 @@ NEEDS: Final[Mapping[Action, tuple[Access, ...]]] = {
     Action.DESCRIBE_TOPIC: (_DESCRIBE,),
     Action.FETCH: (_READ,),
     Action.CONSUME: _CONSUME,
-    Action.DESCRIBE_TABLES: ((Operation.DESCRIBE, Resource.CLUSTER),),
     Action.CREATE_KEY: _KEYS,
     Action.LIST_KEYS: _KEYS,
     Action.REVOKE_KEY: _KEYS,

@@ -1,7 +1,7 @@
 """A broker on the log that another process of this machine keeps: a broker too, or a log server alone.
 
     drayd dev --data A                  drayd meta --data A
-    drayd dev --data B --log unix:A/meta.sock --kafka 127.0.0.1:9093 --http 127.0.0.1:7434
+    drayd dev --data B --log unix:A/meta.sock --kafka 127.0.0.1:9093 --http 127.0.0.1:7434 --grpc 127.0.0.1:7431
 
 The owner of A serves its log on a socket; B follows and writes it there, and
 keeps its records in the store that A uses. B's own directory holds who it is
@@ -90,7 +90,9 @@ def has_joined(root: Path, disk: Disk) -> bool:
 def check_not_joined(root: Path, disk: Disk) -> None:
     """Raise if this directory uses another's log: a second log of its cluster must not begin (SV3)."""
     if has_joined(root, disk):
-        raise HasJoined("this directory joined the log of another broker: start it with --log unix:PATH", path=root)
+        raise HasJoined(
+            "this directory uses a log that it does not keep: start it with the --log that was used before", path=root
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

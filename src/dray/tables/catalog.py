@@ -11,6 +11,7 @@ from typing import Final
 
 from pyiceberg.catalog import AVAILABLE_CATALOGS, Catalog, CatalogType, load_catalog
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import ServerError, ServiceUnavailableError
 from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
 
@@ -35,7 +36,7 @@ def open_catalog(kind: str, directory: Path, store: BoundStore) -> Catalog:
     given = {"py-io-impl": IMPLEMENTATION, STORE: store.key, "warehouse": store.location_of(PLACE)}
     try:
         return load_catalog(NAME, **given, **_properties(kind, directory))
-    except OSError as error:  # as all errors of requests are
+    except (OSError, ServerError, ServiceUnavailableError) as error:  # all errors of requests are the first
         raise CatalogUnavailable("the catalog does not answer", catalog=kind, reason=str(error)[:200]) from error
     except Exception as error:  # each kind of catalog raises its own, and all mean the same here
         raise BadCatalog(
