@@ -55,7 +55,7 @@ class Postgres:
     def start(self) -> None:
         """Serve, and return when it answers."""
         stack = ExitStack()
-        command = [
+        command: list[str | Path] = [
             _program("postgres"), "-D", self._root / "data", "-p", str(self.port), "-c", "listen_addresses=127.0.0.1",
             "-k", self._root, "-c", "max_connections=200",
         ]  # fmt: skip

@@ -203,17 +203,29 @@ async def serve_grpc(
 
 
 async def _unless(ended: asyncio.Event, work: Coroutine[None, None, None]) -> None:
-    """Run a stream to its end, or until its key works no more."""
-    running, ending = asyncio.ensure_future(work), asyncio.ensure_future(ended.wait())
+    """Run a stream to its end, or until its key works no more.
+
+    It runs in the task of its call: that is what gRPC cancels when a client leaves.
+    """
+    running, cut = asyncio.current_task(), False
+    assert running is not None, "a coroutine runs in a task"
+
+    async def watch() -> None:
+        nonlocal cut
+        await ended.wait()
+        cut = True
+        running.cancel()
+
+    watching = asyncio.create_task(watch())
     try:
-        await asyncio.wait((running, ending), return_when=asyncio.FIRST_COMPLETED)
-        if not running.done():
-            raise Unauthenticated("the key of this stream works no more")
-        running.result()
+        await work
+    except asyncio.CancelledError:
+        if not cut:
+            raise
+        running.uncancel()
+        raise Unauthenticated("the key of this stream works no more") from None
     finally:
-        for task in (running, ending):
-            task.cancel()
-        await asyncio.gather(running, ending, return_exceptions=True)
+        watching.cancel()
 
 
 async def _abort(context: CallContext, method: str, error: DrayError) -> NoReturn:
