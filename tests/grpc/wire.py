@@ -31,15 +31,9 @@ class Wire:
         return await calling(request, timeout=timeout)
 
     async def confirmed(self, method: str, request):
-<<<<<<< HEAD
         """A call that cannot be undone: asked, and asked again with what the broker wants to hear."""
         try:
             return await self.call(method, request)
-=======
-        """Ask for what cannot be undone a second time, with the confirmation of the first (D-212)."""
-        try:
-            await self.call(method, request)
->>>>>>> h/access
         except grpc.aio.AioRpcError as error:
             request.confirmation = dict(error.trailing_metadata())["dray-confirmation"]
         return await self.call(method, request)
