@@ -47,7 +47,9 @@ demo: $(SETUP)
 	echo "The same topic in SQL, while records come in" && \
 	$(BIN)/python examples/orders_in_sql.py "$$directory/dray-data" && echo && \
 	echo "Queues: a pool of workers, one of which is killed" && \
-	$(BIN)/python examples/worker_pool.py "$$directory/queues"
+	$(BIN)/python examples/worker_pool.py "$$directory/queues" && echo && \
+	echo "Files of the topic's table and its log, in one DataFrame" && \
+	$(BIN)/python examples/one_dataframe.py "$$directory/dray-data"
 
 test: $(SETUP)
 	$(BIN)/python -m pytest $(SHARED) -m "not peers and not long"

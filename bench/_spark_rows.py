@@ -4,7 +4,6 @@ python -m bench._spark_rows DIRECTORY     plan a read of it, print the most mega
 """
 
 import asyncio
-import os
 import resource
 import sys
 from pathlib import Path
@@ -75,6 +74,6 @@ async def fill(root: Path, rows: int) -> None:
 
 if __name__ == "__main__":
     options = parse_options({"path": sys.argv[1], "subscribe": "t"})
-    plan = asyncio.run(plan_read(options, driver=os.getpid()))
+    plan = asyncio.run(plan_read(options))
     assert plan.tasks
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3)

@@ -88,21 +88,16 @@ def read(spark: SparkSession, source: str, directory: str, bootstrap: str, topic
     return reader.option("startingOffsets", "earliest").option("endingOffsets", "latest").load()
 
 
-def tree(directory: str) -> list[psutil.Process]:
-    """This process, all below it, and the keepers of pins on this directory."""
+def tree() -> list[psutil.Process]:
+    """This process and all below it."""
     me = psutil.Process()
-    found = [me, *me.children(recursive=True)]
-    for process in psutil.process_iter(["cmdline"]):
-        words = process.info["cmdline"] or []
-        if "dray.pipeline.keeper" in words and directory in words and process not in found:
-            found.append(process)
-    return found
+    return [me, *me.children(recursive=True)]
 
 
-def spent(directory: str) -> dict[str, float]:
+def spent() -> dict[str, float]:
     """CPU seconds so far of the JVM and of Python, children that ended included."""
     seconds = {"jvm_s": 0.0, "python_s": 0.0}
-    for process in tree(directory):
+    for process in tree():
         with contextlib.suppress(psutil.NoSuchProcess):
             times, java = process.cpu_times(), "java" in process.name()
             seconds["jvm_s" if java else "python_s"] += times.user + times.system
@@ -113,7 +108,7 @@ def spent(directory: str) -> dict[str, float]:
 def resident(directory: str) -> dict[str, float]:
     """Megabytes of the driver: its JVM runs the tasks as well; its Python is this process."""
     sizes = {"jvm_mb": 0.0, "driver_mb": psutil.Process().memory_info().rss / 1e6, "others_mb": 0.0}
-    for process in tree(directory)[1:]:
+    for process in tree()[1:]:
         with contextlib.suppress(psutil.NoSuchProcess):
             kind = "jvm_mb" if "java" in process.name() else "others_mb"
             sizes[kind] = max(sizes[kind], process.memory_info().rss / 1e6)
@@ -121,9 +116,9 @@ def resident(directory: str) -> dict[str, float]:
 
 
 def run(frame: DataFrame, directory: str) -> dict[str, float]:
-    before, began = spent(directory), time.perf_counter()
+    before, began = spent(), time.perf_counter()
     frame.write.format("noop").mode("overwrite").save()
-    took, after = time.perf_counter() - began, spent(directory)
+    took, after = time.perf_counter() - began, spent()
     return {"seconds": took, **{name: after[name] - before[name] for name in after}, **resident(directory)}
 
 

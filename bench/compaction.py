@@ -37,7 +37,7 @@ def filled() -> tuple[Path, str]:
     command = [Path(sys.executable).with_name("drayd"), "dev", "--data", root / "data", "--kafka", "127.0.0.1:0"]
     with (root / "drayd.log").open("wb") as log:
         process = spawn(
-            [*command, "--http", "127.0.0.1:0", "--set", "compaction.enabled=false"],
+            [*command, "--http", "127.0.0.1:0", "--grpc", "", "--set", "compaction.enabled=false"],
             stdout=subprocess.PIPE,
             stderr=log,
         )

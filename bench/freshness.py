@@ -49,7 +49,18 @@ def broker_of(*settings: str) -> Iterator[Running]:
     program = Path(sys.executable).with_name("drayd")
     with tempfile.TemporaryDirectory(prefix="dray-bench-fresh-") as made:
         root = Path(made)
-        command = [program, "dev", "--data", root / "data", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+        command = [
+            program,
+            "dev",
+            "--data",
+            root / "data",
+            "--kafka",
+            "127.0.0.1:0",
+            "--http",
+            "127.0.0.1:0",
+            "--grpc",
+            "",
+        ]
         with (root / "drayd.log").open("wb") as log:
             process = spawn(
                 [*command, *(word for one in settings for word in ("--set", one))], stdout=subprocess.PIPE, stderr=log

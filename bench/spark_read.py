@@ -8,7 +8,6 @@ the objects, and one process without Spark decodes the same objects.
 import asyncio
 import atexit
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -157,7 +156,18 @@ class Owner:
 
     def __init__(self) -> None:
         program = Path(sys.executable).with_name("drayd")
-        command = [program, "dev", "--data", million_rows(), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+        command = [
+            program,
+            "dev",
+            "--data",
+            million_rows(),
+            "--kafka",
+            "127.0.0.1:0",
+            "--http",
+            "127.0.0.1:0",
+            "--grpc",
+            "",
+        ]
         command += ["--grpc", ""]
         self._process = spawn(
             [*command, "--set", "logging.level=error", "--set", "compaction.enabled=false"],
@@ -184,7 +194,7 @@ def planning() -> float:
     owner()
     options = parse_options({"path": str(million_rows()), "subscribe": "t"})
     began = time.perf_counter()
-    plan = asyncio.run(plan_read(options, driver=os.getpid()))
+    plan = asyncio.run(plan_read(options))
     took = time.perf_counter() - began
     planned = sum(len(piece.bases) for pieces in plan.tasks for piece in pieces)
     if planned < ROWS:

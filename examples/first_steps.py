@@ -15,8 +15,8 @@ RECORDS = 10_000
 TOPIC = "orders"
 
 
-def start(directory: Path) -> tuple[subprocess.Popen[str], str]:
-    """A broker on a free port; returns it and where Kafka clients connect."""
+def start(directory: Path) -> tuple[subprocess.Popen[str], str, str]:
+    """A broker on free ports; returns it, where Kafka clients connect, and its HTTP port."""
     command = [str(Path(sys.executable).parent / "drayd"), "dev", "--data", str(directory)]
     command += [
         "--kafka",
@@ -33,7 +33,8 @@ def start(directory: Path) -> tuple[subprocess.Popen[str], str]:
     if not line.startswith("ready "):
         raise SystemExit(f"the broker did not start: exit code {broker.wait()}")
     print(f"  drayd dev --data {directory.name}   ->  {line.strip()}")
-    return broker, line.split()[1].removeprefix("kafka=")
+    kafka, http = line.split()[1:3]
+    return broker, kafka.removeprefix("kafka="), http.removeprefix("http=")
 
 
 def produce(address: str, first: int, count: int) -> int:
@@ -68,7 +69,7 @@ def consume(address: str, group: str, start: int, end: int) -> int:
 
 def main(directory: Path) -> None:
     print("1. start a broker on an empty directory")
-    broker, address = start(directory)
+    broker, address, _ = start(directory)
     print("2. produce with an ordinary Kafka client")
     acknowledged = produce(address, 0, RECORDS)
     print(f"  {acknowledged:,} records acknowledged: each is in an object and in the log, both synced")
@@ -78,7 +79,7 @@ def main(directory: Path) -> None:
     broker.send_signal(signal.SIGKILL)
     broker.wait()
     print("5. start again on the same directory")
-    broker, address = start(directory)
+    broker, address, _ = start(directory)
     print(f"  {consume(address, 'audit', 0, acknowledged):,} records are there: nothing was lost")
     end = acknowledged + produce(address, RECORDS, 1_000)
     print(f"  billing goes on where it was: {consume(address, 'billing', acknowledged, end):,} more")

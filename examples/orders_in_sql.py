@@ -89,7 +89,7 @@ def ask(directory: Path, shop: Shop, before: int) -> int:
 
 def main(directory: Path) -> None:
     print("1. start a broker, and orders that keep coming in")
-    broker, address = start(directory)
+    broker, address, _ = start(directory)
     shop = Shop(address)
     shop.order(RECORDS)
     before = held(address) - shop.acknowledged

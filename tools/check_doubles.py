@@ -2,8 +2,8 @@
 
 Looks at the public classes and type names at the top of the modules of
 `src`. Who reads `Refused` should know which one without a look at the
-imports. The simulator and the histories of `dray.testing` stand outside the
-product and have vocabularies of their own: a name of theirs may be one of the
+imports. The simulator, the histories of `dray.testing` and the SDK stand outside
+the product and have vocabularies of their own: a name of theirs may be one of the
 product's too. What else has two meanings is in the table below, with the
 reason why no reader takes one for the other.
 """
@@ -16,20 +16,24 @@ from pathlib import Path
 from typing import Final
 
 GENERATED: Final = "src/dray/servers/kafka/messages"
-APART: Final = ("src/dray/sim", "src/dray/testing")
+APART: Final = ("src/dray/sim", "src/dray/testing", "src/dray/client")
 
 ALLOWED: Final[Mapping[str, str]] = {
     "Bounds": "of a config of groups; of what is present in a store",
+    "Client": "the SDK with asyncio and without, which users import by its module",
     "Codec": "compression of records; all versions of one Kafka message, which handlers never name",
     "Codes": "of one answer about offsets: the service makes them, its handler tells them",
+    "Consumer": "the SDK with asyncio and without, which users import by its module",
+    "DeadLetterBox": "the SDK with asyncio and without, which users import by its module",
     "Denied": "a verdict of groups; credentials of a store that are refused",
     "Fields": "what a noun shows; varints of one record, inside one module",
+    "Heap": "the SDK with asyncio and without, which users import by its module",
     "History": "two scenarios of the simulator keep what their clients saw, each in its own form",
     "Identity": "identity.json of a directory; who opens sessions, made of it",
+    "Job": "the SDK with asyncio and without, which users import by its module",
     "Joined": "a verdict of groups; a directory that takes part in another's cluster",
     "Key": "of a config, as commands carry it; of a wake-up",
     "Line": "bytes of answers that wait; the line of time of one session",
-    "Metadata": "the running one of a broker; the one that Spark folds by itself from the same directory",
     "Objects": "the port of a store; the machine's table of what lies there",
     "Offsets": "the noun of committed offsets; an option of a Spark read",
     "Origin": "where a setting comes from; where an object does",

@@ -136,6 +136,12 @@ def configure_logging(level: str = "info", stream: TextIO | None = None, form: F
     )
 
 
+def be_quiet() -> None:
+    """For use as a library: warnings and worse alone, unless the program has said otherwise."""
+    if not structlog.is_configured():
+        configure_logging("warning")
+
+
 class _Lines:
     """Writes lines to a stream, or to what stderr is at that moment.
 

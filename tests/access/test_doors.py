@@ -187,13 +187,13 @@ async def test_a_stream_ends_within_seconds_of_its_key_and_others_go_on(dray):
                 await stream.write(pb.PopOpen(start=pb.PopStart(topic="jobs", credits=1)))
                 await client.heap("jobs").enqueue({"for": one[:13]})
                 assert (await first_item(stream)).payload
-                await stream.write(pb.PopOpen(fc=pb.FlowControl(credits=1)))
                 streams.append(stream)
             assert api.delete(f"/keys/{key_id}", params={"confirmation": token, "force": "true"}).status_code == 204
             with pytest.raises(grpc.aio.AioRpcError) as ended:
                 await to_its_end(streams[0])
             assert ended.value.code() is grpc.StatusCode.UNAUTHENTICATED
             await client.heap("jobs").enqueue({"n": 1})
+            await streams[1].write(pb.PopOpen(fc=pb.FlowControl(credits=1)))
             assert (await first_item(streams[1])).payload
             streams[1].cancel()
 
@@ -310,6 +310,10 @@ def test_every_call_of_both_doors_needs_a_key_and_its_right(dray):
     with http(dray, admin) as api:
         _, viewer = made(api, role="viewer")
         described = api.get("/openapi.json").json()["paths"]
+    for key, status in ((None, 401), (admin, 200), (viewer, 200)):
+        headers = {} if key is None else {"authorization": f"Bearer {key}"}
+        told = httpx.get(f"http://{dray.http}/iceberg/v1/config", headers=headers)
+        assert told.status_code == status, "tables too"
     services = pb.DESCRIPTOR.services_by_name
     unary = [(service, one) for service in ("Heaps", "Keys") for one in services[service].methods_by_name
              if not services[service].methods_by_name[one].client_streaming]  # fmt: skip

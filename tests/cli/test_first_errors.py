@@ -11,7 +11,7 @@ import pytest
 from tests.cli.daemon import Ended, ended, serving
 from tests.disk.mounts import small_filesystem
 
-ANY = ("--kafka", "0", "--http", "0")
+ANY = ("--kafka", "0", "--http", "0", "--grpc", "")
 
 
 pytestmark = pytest.mark.slow  # nearly every test starts a process or two
@@ -38,7 +38,9 @@ def lines(refused: Ended) -> tuple[str, str]:
     return told, advice
 
 
-@pytest.mark.parametrize(("flag", "key"), [("--kafka", "kafka.listen"), ("--http", "http.listen")])
+@pytest.mark.parametrize(
+    ("flag", "key"), [("--kafka", "kafka.listen"), ("--http", "http.listen"), ("--grpc", "grpc.listen")]
+)
 def test_a_taken_port_is_told_with_its_number_before_the_directory_is_made(data, taken, flag, key):
     refused = ended("dev", "--data", data, *ANY, flag, f"127.0.0.1:{taken}")
     told, advice = lines(refused)
@@ -51,7 +53,7 @@ def test_a_taken_port_is_told_with_its_number_before_the_directory_is_made(data,
 
 def test_a_port_that_a_broker_has_is_told_and_the_broker_goes_on(data, tmp_path):
     with serving("--data", data, *ANY) as first:
-        refused = ended("dev", "--data", tmp_path / "other", "--kafka", first.kafka, "--http", "0")
+        refused = ended("dev", "--data", tmp_path / "other", "--kafka", first.kafka, "--http", "0", "--grpc", "")
         assert refused.code == 1
         assert "is taken" in lines(refused)[0]
         assert first.stop() == 0
@@ -78,12 +80,12 @@ def test_an_address_that_cannot_be_is_wrong_usage(data, flags, says):
 def test_a_port_alone_is_one_of_this_machine(data):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with serving("--data", data, "--kafka", port, "--http", "0") as drayd:
+    with serving("--data", data, "--kafka", port, "--http", "0", "--grpc", "") as drayd:
         assert drayd.kafka == f"127.0.0.1:{port}"
 
 
 def test_who_listens_everywhere_advertises_an_address_and_says_so(data):
-    with serving("--data", data, "--kafka", "0.0.0.0:0", "--http", "0") as drayd:
+    with serving("--data", data, "--kafka", "0.0.0.0:0", "--http", "0", "--grpc", "") as drayd:
         host, _, port = drayd.kafka.rpartition(":")
         assert host not in ("0.0.0.0", "")
         with socket.create_connection((host, int(port)), timeout=30):
@@ -98,7 +100,7 @@ def test_what_is_advertised_is_what_clients_are_told(data):
 
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with serving("--data", data, "--kafka", port, "--http", "0", "--advertise", "localhost:0") as drayd:
+    with serving("--data", data, "--kafka", port, "--http", "0", "--grpc", "", "--advertise", "localhost:0") as drayd:
         assert drayd.kafka == f"localhost:{port}"
         [broker] = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=30).brokers.values()
         assert (broker.host, broker.port) == ("localhost", port)

@@ -58,7 +58,7 @@ def use(bootstrap: str, url: str) -> None:
 def test_a_broker_that_has_served_has_loaded_only_what_it_is_known_to_need(tmp_path):
     """As its memory map and its own table of modules have it: what is loaded late counts too."""
     told = tmp_path / "modules.json"
-    arguments = ("--data", tmp_path / "data", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    arguments = ("--data", tmp_path / "data", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--grpc", "")
     command = (sys.executable, "-c", f"TOLD = {str(told)!r}\n{DRAYD}")
     with serving(*arguments, command=command) as drayd:
         use(drayd.kafka, drayd.url)

@@ -20,7 +20,7 @@ from dray.node.inspection import current_machine, inspect
 from tests.golden.asking import Asker, batch
 
 DRAYD = str(Path(sys.executable).with_name("drayd"))
-ANY = ("--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0")
+ANY = ("--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--grpc", "")
 STOP_S = 30
 
 pytestmark = pytest.mark.slow  # each test starts a broker
@@ -111,6 +111,7 @@ def test_a_broker_serves_what_its_file_says(tmp_path: Path) -> None:
     file = tmp_path / "dray.yaml"
     file.write_text(
         f"broker:\n  data: {tmp_path / 'here'}\nkafka:\n  listen: 127.0.0.1:0\nhttp:\n  listen: 127.0.0.1:0\n"
+        "grpc:\n  listen: ''\n"
     )
     with serving("broker", "--config", file, directory=tmp_path) as dray:
         assert not makes_topics(dray.kafka)

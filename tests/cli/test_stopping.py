@@ -14,7 +14,7 @@ from dray.node.pools import CLOSE_S
 from dray.servers.kafka.settings import LONGEST_STOP
 from tests.cli.daemon import LIMIT_S, environment, serving
 
-ANY = ("--kafka", "0", "--http", "0")
+ANY = ("--kafka", "0", "--http", "0", "--grpc", "")
 HANGING_DISK = """
 import sys, threading
 from pathlib import Path

@@ -39,7 +39,7 @@ def read(descriptor: int) -> bytes:
 
 @pytest.mark.slow
 def test_on_a_terminal_each_event_is_a_line_with_its_sentence(tmp_path):
-    ready, logged = on_a_terminal("--data", tmp_path / "data", "--kafka", "0.0.0.0:0", "--http", "0")
+    ready, logged = on_a_terminal("--data", tmp_path / "data", "--kafka", "0.0.0.0:0", "--http", "0", "--grpc", "")
     assert re.fullmatch(r"ready kafka=\S+:\d+ http=http://127\.0\.0\.1:\d+/\n", ready)
     lines = logged.splitlines()
     assert all(re.match(r"\d\d:\d\d:\d\d (info|warning) +[a-z]", line) for line in lines), logged
@@ -53,7 +53,7 @@ def test_on_a_terminal_each_event_is_a_line_with_its_sentence(tmp_path):
 
 @pytest.mark.slow
 def test_elsewhere_each_event_is_a_json_object_unless_text_is_wanted(tmp_path):
-    arguments = ("--kafka", "0", "--http", "0", "--log", "memory:")
+    arguments = ("--kafka", "0", "--http", "0", "--grpc", "", "--log", "memory:")
     with serving(*arguments) as drayd:
         assert drayd.stop() == 0
     assert {json.loads(line)["event"] for line in drayd.log} >= {"node.ready", "node.stopped"}

@@ -120,7 +120,7 @@ async def test_a_job_left_unsettled_without_auto_ack_comes_back(client: Client, 
 
 
 async def test_no_more_than_prefetch_are_unsettled(client: Client, name: str):
-    """D-100, D-101, D-233, D-237: CC1, GS2"""
+    """D-100, D-101, D-233, D-237: CC1, GW2"""
     await client.make_heap(name)
     heap = client.heap(name)
     await heap.enqueue_batch([NewMessage(payload={"n": n}) for n in range(30)])
@@ -137,7 +137,7 @@ async def test_no_more_than_prefetch_are_unsettled(client: Client, name: str):
 
 
 async def test_closing_a_consumer_gives_back_what_nobody_began(client: Client, name: str):
-    """D-105, D-238: GS3"""
+    """D-105, D-238: GW3"""
     await client.make_heap(name)
     heap = client.heap(name)
     await heap.enqueue_batch([NewMessage(payload=b"") for _ in range(10)])
@@ -210,7 +210,7 @@ async def test_a_batch_is_taken_whole_or_not_at_all_and_the_bad_one_is_named(cli
 
 
 async def test_a_batch_that_is_sent_twice_is_there_once(client: Client, name: str):
-    """D-132, D-232: CP1"""
+    """D-132, D-232: SQ1"""
     await client.make_heap(name)
     async with Client(producer_id="p", epoch=7, transport=client._transport) as counted:
         heap = counted.heap(name)

@@ -7,6 +7,7 @@ import pytest
 
 from dray.client import BrokerUnavailable, Client, LeaseLost, NewMessage, OutcomeUnknown
 from dray.client.errors import Disconnected
+from dray.client.retrying import keep_trying
 from dray.client.sync import Client as BlockingClient
 from dray.testing import broker
 from dray.testing.heaps import TestHeaps, heaps
@@ -62,7 +63,7 @@ def lossy(dray: TestHeaps, breaks: int, writes: int = 1, **options) -> Client:
 
 
 async def test_an_enqueue_whose_answer_got_lost_is_sent_again_as_the_same_message():
-    """D-117, D-230, D-232: CP1, CP2"""
+    """D-117, D-230, D-232: SQ1, SQ2"""
     async with heaps() as dray:
         await dray.client.make_heap("jobs")
         async with lossy(dray, 3) as client:
@@ -84,6 +85,24 @@ async def test_when_no_answer_comes_in_time_nobody_claims_to_know():
     async with Client("127.0.0.1:1", timeout=0.3) as nobody:
         with pytest.raises((OutcomeUnknown, BrokerUnavailable)):
             await nobody.heap("jobs").enqueue(b"")
+
+
+@pytest.mark.parametrize(("harmless", "times"), [(False, 1), (True, 3)])
+async def test_what_may_have_happened_is_repeated_only_where_that_is_harmless(harmless: bool, times: int):
+    """CR1"""
+    asked = []
+
+    async def call(seconds: float) -> str:
+        asked.append(seconds)
+        if len(asked) < 3:
+            raise OutcomeUnknown("lost")
+        return "done"
+
+    try:
+        assert await keep_trying(call, LONG_S, harmless=harmless) == "done"
+    except OutcomeUnknown:
+        assert not harmless
+    assert len(asked) == times
 
 
 async def test_a_stream_that_breaks_is_resumed_and_settlements_go_over_the_next_one():
@@ -127,7 +146,7 @@ async def test_a_lease_that_ended_is_never_told_as_success():
 
 
 async def test_a_handler_that_blocks_the_loop_keeps_its_lease_and_one_that_lost_it_is_told():
-    """D-235, D-236: CL1, CL2"""
+    """D-235, D-236: SR1, SR2"""
     with broker() as dray:
         async with Client(dray.grpc) as client:
             await client.make_heap("jobs", visibility_timeout=1.5, backoff_base=0, backoff_cap=0)

@@ -245,9 +245,10 @@ def librdkafka_goes_round(bootstrap: str, topic: str, client_id: str) -> list[by
 
 def kafka_python_goes_round(bootstrap: str, topic: str, client_id: str) -> list[bytes]:
     with closing(KafkaProducer(bootstrap_servers=bootstrap, client_id=client_id)) as producer:
-        for value in VALUES:
-            producer.send(topic, value, key=value)
+        sent = [producer.send(topic, value, key=value) for value in VALUES]
         producer.flush(PATIENCE_S)
+        for one in sent:
+            one.get(PATIENCE_S)  # raises what became of it
     found: list[bytes] = []
     with closing(
         KafkaConsumer(
@@ -260,7 +261,11 @@ def kafka_python_goes_round(bootstrap: str, topic: str, client_id: str) -> list[
             found.extend(record.value for records in reader.poll(100).values() for record in records)
             return len(found) >= len(VALUES)
 
-        eventually("all is read", enough)
+        try:
+            eventually("all is read", enough)
+        except AssertionError as error:
+            missing = sorted(set(VALUES) - set(found))
+            raise AssertionError(f"{error}; missing {missing}, assigned {reader.assignment()}") from error
     return sorted(found)
 
 

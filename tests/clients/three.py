@@ -45,7 +45,7 @@ class Three:
         """It serves what its directory has, on the port that it had before."""
         port = self._ports.setdefault(broker_id, free_port())
         joins = ("--log", "unix:meta/meta.sock", "--set", f"broker.id={broker_id}")
-        listen = ("--kafka", f"127.0.0.1:{port}", "--http", "127.0.0.1:0")
+        listen = ("--kafka", f"127.0.0.1:{port}", "--http", "127.0.0.1:0", "--grpc", "")
         arguments = ("dev", *listen, *QUICK, *self._settings, "--data", str(broker_id), *joins)
         self.brokers[broker_id] = self._stack.enter_context(serving(*arguments, directory=self._home))
 

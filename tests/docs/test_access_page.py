@@ -30,7 +30,9 @@ def masked(text: str) -> str:
 def test_the_page_tells_what_the_commands_tell(tmp_path):
     ids: dict[str, str] = {}
     on_page = re.findall(r"^([0-9A-Za-z]{8})  (\w+) ", PAGE, re.MULTILINE)
-    with serving("--data", tmp_path / "dray-data", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0") as daemon:
+    with serving(
+        "--data", tmp_path / "dray-data", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--grpc", ""
+    ) as daemon:
         for one in shown(PAGE):
             command, output = one.command, one.output
             for page_id, own in ids.items():

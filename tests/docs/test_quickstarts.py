@@ -13,7 +13,9 @@ OTHERS = ("kafkajs", "kcat", "Kafka's own tools")
 
 @pytest.fixture(scope="module")
 def drayd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    with serving("--data", tmp_path_factory.mktemp("quickstarts"), "--kafka", "0", "--http", "0") as running:
+    with serving(
+        "--data", tmp_path_factory.mktemp("quickstarts"), "--kafka", "0", "--http", "0", "--grpc", ""
+    ) as running:
         yield running
 
 

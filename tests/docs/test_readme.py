@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dray.servers.grpc.settings import GrpcSettings
 from dray.servers.http.settings import HttpSettings
 from dray.servers.kafka.settings import KafkaSettings
 from tests.cli.daemon import ended, serving
@@ -21,7 +22,7 @@ READ = ("cramjam", "obstore", "typer", "uvicorn")
 
 
 def test_the_first_program_stores_and_reads_ten_records(tmp_path):
-    with serving("--data", tmp_path / "data", "--kafka", "0", "--http", "0") as drayd:
+    with serving("--data", tmp_path / "data", "--kafka", "0", "--http", "0", "--grpc", "") as drayd:
         program = PROGRAM.replace(KafkaSettings().listen, drayd.kafka)
         assert program != PROGRAM
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
@@ -30,7 +31,7 @@ def test_the_first_program_stores_and_reads_ten_records(tmp_path):
 
 
 def test_the_ready_line_and_the_addresses_are_the_defaults():
-    line = f"ready kafka={KafkaSettings().listen} http=http://{HttpSettings().listen}/"
+    line = f"ready kafka={KafkaSettings().listen} http=http://{HttpSettings().listen}/ grpc={GrpcSettings().listen}"
     assert line in README
     assert "8080" not in README
 

@@ -33,8 +33,15 @@ def test_the_commands_are_there(command, capsys):
 
 
 def test_the_settings_are_there():
-    named = re.findall(r"`(table\.\w+)[`=]", PAGE)
+    named = re.findall(r"`((?:table|compaction)\.\w+)[`=]", PAGE)
     assert named
     for setting in named:
         section, _, field = setting.partition(".")
         assert field in SECTIONS[section].model_fields, setting
+
+
+def test_the_metrics_are_there():
+    known = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(dray_\w+)`", PAGE)
+    assert named
+    assert all(f"`{name}`" in known for name in named)

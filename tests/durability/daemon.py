@@ -66,7 +66,19 @@ class Drayd:
 
     def start(self) -> None:
         """Returns when it serves."""
-        command = [DRAYD, "dev", "--data", str(self.data), "--kafka", self.listen, "--http", "127.0.0.1:0", *NO_SPARK]
+        command = [
+            DRAYD,
+            "dev",
+            "--data",
+            str(self.data),
+            "--kafka",
+            self.listen,
+            "--http",
+            "127.0.0.1:0",
+            "--grpc",
+            "",
+            *NO_SPARK,
+        ]
         if self.files is not None:
             limits = f"ulimit -Sn {self.files // 2} && ulimit -Hn {self.files}"
             command = ["sh", "-c", f'{limits} && exec "$@"', "sh", *command]

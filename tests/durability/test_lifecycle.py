@@ -27,7 +27,19 @@ def data(tmp_path: Path) -> Path:
 
 def ended(data: Path, *flags: str) -> "subprocess.CompletedProcess[str]":
     """A broker that is expected not to start."""
-    command = [DRAYD, "dev", "--data", str(data), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", *flags]
+    command = [
+        DRAYD,
+        "dev",
+        "--data",
+        str(data),
+        "--kafka",
+        "127.0.0.1:0",
+        "--http",
+        "127.0.0.1:0",
+        "--grpc",
+        "",
+        *flags,
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 

@@ -13,6 +13,12 @@ SAYS = {
         "billing goes on where it was: 1,000 more",
         "exit code 0",
     ],
+    "one_dataframe.py": [
+        "found through the broker's HTTP port",
+        "files and log in one cut, each once",
+        "as a pyarrow.Table without Spark",
+        "exit code 0",
+    ],
     "orders_in_sql.py": ["are counted, each once", "|customer-4|", "the shop closed", "exit code 0"],
     "worker_pool.py": [
         "came back: delivery 2",
@@ -29,7 +35,7 @@ def test_every_example_is_expected_to_say_something():
     assert {path.name for path in EXAMPLES} == set(SAYS)
 
 
-DEMO = {"first_steps.py", "orders_in_sql.py", "worker_pool.py"}
+DEMO = {"first_steps.py", "orders_in_sql.py", "one_dataframe.py", "worker_pool.py"}
 """`make demo` is these, and tests/pipeline/test_demo.py runs it: here they run by themselves."""
 CASES = [pytest.param(path, marks=pytest.mark.long if path.name in DEMO else (), id=path.name) for path in EXAMPLES]
 

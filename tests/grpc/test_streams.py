@@ -52,7 +52,7 @@ async def until(dray: Wire, topic: str, **counts: int) -> pb.HeapStats:
 
 
 async def test_credits_add_up_and_are_spent_by_delivery_alone(dray: Wire, topic: str):
-    """D-100, D-101, D-102, D-103, D-104: GS2, HL1"""
+    """D-100, D-101, D-102, D-103, D-104: GW2, HL1"""
     await make(dray, topic)
     await dray.fill(topic, 20)
     stream = await dray.popping(topic)
@@ -88,7 +88,7 @@ async def test_credits_and_filters_may_come_before_the_start_and_at_any_time(dra
 
 
 async def test_a_stop_ends_deliveries_and_settlements_are_still_answered(dray: Wire, topic: str):
-    """D-105, A-16: GS3"""
+    """D-105, A-16: GW3"""
     await make(dray, topic)
     await dray.fill(topic, 10)
     stream = await dray.popping(topic, 3)
@@ -165,7 +165,7 @@ async def test_a_consumer_that_never_acks_loses_its_messages_and_they_go_to_othe
 
 
 async def test_a_stream_that_never_reads_holds_a_bounded_part_and_nobody_else(dray: Wire, address: str, topic: str):
-    """D-106: HL5, GS1, GS3"""
+    """D-106: HL5, GW1, GW3"""
     await make(dray, topic)
     await dray.fill(topic, 3_000, b"x" * 8_000)
     async with wire(address) as hostile:
@@ -183,7 +183,7 @@ async def test_a_stream_that_never_reads_holds_a_bounded_part_and_nobody_else(dr
 
 
 async def test_what_a_broken_stream_was_never_sent_goes_back_without_an_attempt(dray: Wire, address: str, topic: str):
-    """D-105: GS3"""
+    """D-105: GW3"""
     await make(dray, topic, visibility_timeout=seconds(3_600))
     await dray.fill(topic, 2_000, b"x" * 8_000)
     async with wire(address) as hostile:
@@ -243,7 +243,7 @@ async def test_connections_that_say_nothing_or_rubbish_harm_nobody(dray: Wire, a
 
 
 async def test_a_broker_that_stops_tells_its_streams_and_gives_back_what_they_were_never_sent():
-    """D-105: GG1, GS3"""
+    """D-105: GG1, GW3"""
     with ExitStack() as stack:
         running = stack.enter_context(broker())
         async with wire(running.grpc) as dray:

@@ -35,8 +35,8 @@ class Wire:
         try:
             answer = await self.call(method, request)
         except grpc.aio.AioRpcError as error:
-            assert dict(error.trailing_metadata()).get("dray-kind"), error
-            return error.code().name, error.details()
+            kind = dict(error.trailing_metadata()).get("dray-kind")
+            return (error.code().name, error.details()) if kind else ("not told by a broker", str(error))
         raise AssertionError(f"{method} was not refused: {answer}")
 
     def stream(self, method: str):

@@ -13,6 +13,7 @@ from dray.heaps.errors import BadMessageId, BadToken, UnreadableBody
 from dray.heaps.ids import LeaseToken, MessageId, format_id, format_token, parse_id, parse_token
 from dray.heaps.partitions import partition_of
 from dray.heaps.policy import HeapPolicy
+from dray.heaps.rewrite import Rewriter
 from dray.heaps.spill import Spiller
 from dray.heaps.ticker import Ticker
 from dray.machine.heaps.catalog import CreateHeap, DeleteHeap
@@ -73,6 +74,59 @@ async def test_bodies_leave_memory_when_they_are_many_and_can_still_be_read():
         for delivery in found:
             await broker.ack(heap, delivery)
         assert all(record.id in machine.objects.dead for record in machine.objects.all())
+
+
+async def test_one_old_message_does_not_keep_a_whole_object():
+    """HB4, L12, D-164"""
+    async with one(inline_max_bytes=100, rewrite_slack_bytes=50_000, spill_bytes=100_000) as (broker, heap):
+        machine = broker.replica.machine
+        payloads = [bytes([n]) * 20_000 for n in range(60)]
+        taken = []
+        for start in range(0, 60, 20):
+            batch = [job(payload) for payload in payloads[start : start + 20]]
+            taken += await broker.service.enqueue_batch(heap, batch)
+        kept = {taken[at].id: payloads[at] for at in (0, 20, 40, 41)}
+        wanted = [one.id for one in taken if one.id not in kept]
+        await broker.service.dead_letters.bury(heap, wanted)
+        await broker.service.dead_letters.delete(heap, None)
+
+        def held() -> int:
+            return sum(record.size for record in machine.objects.all() if record.rows)
+
+        assert held() > 1_000_000
+        rewriter = broker.service._upkeep[2]
+        assert isinstance(rewriter, Rewriter)
+        assert await rewriter.step() == 4
+        assert held() <= 2 * 81_000 + 50_000
+        assert await rewriter.step() == 0, "what holds is left alone"
+        found = []
+        while len(found) < 4:
+            found += await broker.take(heap, 4 - len(found))
+        assert {delivery.id: delivery.body.payload for delivery in found} == kept
+        for delivery in found:
+            await broker.ack(heap, delivery)
+        assert held() == 0
+        assert await rewriter.step() == 0
+
+
+async def test_disk_use_is_bounded_over_many_fills_and_drains():
+    """HB4, D-164: each round leaves a straggler behind."""
+    async with one(inline_max_bytes=100, rewrite_slack_bytes=100_000) as (broker, heap):
+        machine = broker.replica.machine
+        rewriter = broker.service._upkeep[2]
+        assert isinstance(rewriter, Rewriter)
+        for turn in range(10):
+            await broker.service.enqueue_batch(heap, [job(bytes(9_000), priority=n == 0) for n in range(30)])
+            done = 0
+            while done < 29:
+                for delivery in await broker.take(heap, 29 - done):
+                    await broker.ack(heap, delivery)
+                    done += 1
+            await rewriter.step()
+            left = len(broker.shard(heap).messages.rows)
+            assert left == turn + 1
+            held = sum(record.size for record in machine.objects.all() if record.rows)
+            assert held <= 2 * left * 9_100 + 100_000
 
 
 async def test_a_saga_that_was_left_behind_is_finished_by_whoever_looks():

@@ -61,7 +61,7 @@ async def test_many_half_open_connections_cost_little_and_stop_nobody(tmp_path: 
     """R-075: some are reset in the middle; memory is bounded, and there is room again when they are gone."""
     limit = count + count // 10
     with ExitStack() as stack:
-        stack.enter_context(room_for(count + limit))
+        stack.enter_context(room_for(limit))  # the daemon inherits it
         drayd = stack.enter_context(Drayd(tmp_path / "data", "--set", f"kafka.max_connections={limit}"))
         process = psutil.Process(drayd.pid)
         host, port = drayd.bootstrap.rsplit(":", 1)

@@ -43,7 +43,7 @@ def entries(dray) -> int:
 
 
 def test_records_come_in_order_are_leased_once_and_settled_one_by_one(dray, api):
-    """W-20, W-23, W-27"""
+    """W-20, W-23, W-27, CO4"""
     topic = new_topic(dray)
     publish(api, topic, *"abcde")
     records = take(api, topic, max=3)
@@ -59,7 +59,7 @@ def test_records_come_in_order_are_leased_once_and_settled_one_by_one(dray, api)
 
 
 def test_what_is_covered_is_answered_without_an_entry(dray, api):
-    """W-02, W-22, W-24"""
+    """W-02, W-22, W-24, CO1"""
     topic = new_topic(dray)
     publish(api, topic, *"abc")
     take(api, topic)
@@ -75,7 +75,7 @@ def test_what_is_covered_is_answered_without_an_entry(dray, api):
 
 
 def test_a_lease_that_passes_counts_as_a_failure_and_the_record_comes_again(dray, api):
-    """W-37, B-2"""
+    """W-37, B-2, CO8"""
     topic = new_topic(dray)
     publish(api, topic, "a", "b")
     assert [one["attempts"] for one in take(api, topic, lease="1s")] == [0, 0]
@@ -85,7 +85,7 @@ def test_a_lease_that_passes_counts_as_a_failure_and_the_record_comes_again(dray
 
 
 def test_what_fails_too_often_goes_to_the_dead_letter_topic_once_with_its_story(dray, api):
-    """X-2: a record fails three times where two retries are allowed."""
+    """X-2, CO6: a record fails three times where two retries are allowed."""
     topic = new_topic(dray)
     publish(api, topic, "bad", "good")
     take(api, topic)
@@ -120,7 +120,7 @@ def test_a_delayed_record_lets_others_go_first(dray, api):
 
 
 def test_a_tool_that_sets_the_group_back_gets_everything_again(dray, api):
-    """C5"""
+    """C5, CO5"""
     topic = new_topic(dray)
     publish(api, topic, *"abc")
     take(api, topic)
@@ -154,6 +154,7 @@ def test_two_consumers_of_a_group_share_and_two_groups_do_not(dray, api):
 
 
 def test_a_consumer_that_waits_gets_the_next_record(dray, api):
+    """CO9"""
     topic = new_topic(dray)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(take, api, topic, wait="30s")
@@ -198,6 +199,7 @@ def test_a_group_with_members_settles_nothing_here(dray, api):
     ],
 )
 def test_settling_what_makes_no_sense_changes_nothing(dray, api, path, body, status):
+    """CO3"""
     topic = new_topic(dray)
     publish(api, topic, "a")
     answer = api.post(path.replace("{t}", topic), json=body)

@@ -257,7 +257,7 @@ def test_statistics_are_told_by_partition_and_priority(api):
 
 
 def test_a_stream_gives_messages_line_by_line_and_no_more_than_may_be_unsettled(api):
-    """HL5, D-101, D-233"""
+    """HL7, D-101, D-233"""
     heap = new_heap(api)
     for number in range(4):
         enqueue(api, heap, number)
@@ -278,7 +278,7 @@ def test_a_stream_gives_messages_line_by_line_and_no_more_than_may_be_unsettled(
 
 
 def test_a_stream_that_is_left_gives_its_place_back(dray, api):
-    """HS1, HW1"""
+    """HX2, HW1"""
     heap = new_heap(api)
     for _ in range(3):
         with api.stream("GET", f"/heaps/{heap}/messages") as answer:

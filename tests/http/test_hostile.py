@@ -8,7 +8,7 @@ import time
 import httpx
 import pytest
 
-from dray.servers.http.errors import TooMany
+from dray.servers.http.errors import TooManyAtOnce
 from dray.servers.http.waiting import Waiting
 from dray.testing.broker import TestBroker, broker
 
@@ -98,7 +98,7 @@ def test_a_body_that_is_cut_off_does_nothing(dray, api):
     ],
 )  # fmt: skip
 def test_what_is_no_json_of_ours_is_told_so(dray, api, content, headers, status):
-    """HR1, HP1"""
+    """HR1, HX1"""
     topic = new_topic(dray)
     answer = api.post(f"/topics/{topic}/records", content=content, headers=headers)
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json"), answer.text[:300]
@@ -108,7 +108,7 @@ def test_what_is_no_json_of_ours_is_told_so(dray, api, content, headers, status)
 
 
 def test_methods_that_a_path_does_not_have_are_told_with_those_that_it_has(dray, api):
-    """HP1"""
+    """HX1"""
     topic = new_topic(dray)
     path = f"/topics/{topic}/partitions/0/records"
     answer = api.delete(path)
@@ -123,7 +123,7 @@ def test_methods_that_a_path_does_not_have_are_told_with_those_that_it_has(dray,
 
 
 def test_a_large_body_is_taken_apart_without_holding_up_others(dray, api):
-    """HR2: small requests go on while sixteen megabytes of JSON are read and stored."""
+    """HR2, HR4: small requests go on while sixteen megabytes of JSON are read and stored."""
     topic, other = new_topic(dray, **{"max.message.bytes": "10485760"}), new_topic(dray)
     records = [{"key_text": str(number), "value_json": {"n": [number] * 50}} for number in range(9_000)]
     content = json.dumps({"records": records}).encode()
@@ -151,7 +151,7 @@ def test_a_large_body_is_taken_apart_without_holding_up_others(dray, api):
 def test_more_who_wait_than_may_wait_are_told_to_come_again():
     """HW1"""
     waiting = Waiting(limit=1)
-    with waiting.place(), pytest.raises(TooMany), waiting.place():
+    with waiting.place(), pytest.raises(TooManyAtOnce), waiting.place():
         pass
     with waiting.place():
         pass

@@ -1,6 +1,7 @@
 """What /v1/openapi.json says is what the API does: schemathesis asks everything that it describes."""
 
 import json
+from copy import deepcopy
 
 import httpx
 import pytest
@@ -35,7 +36,9 @@ def names(dray: TestBroker) -> dict[str, str]:
 
 
 def aim(case: schemathesis.Case, names: dict[str, str]) -> None:
-    """Ask mostly about what exists, and wait for nothing."""
+    """Ask mostly about what exists, and wait for nothing. What was drawn stays as it is: it may be drawn again."""
+    case.body, case.query = deepcopy(case.body), deepcopy(case.query)
+    case.path_parameters = deepcopy(case.path_parameters)
     kind = case.path.split("/")[1]
     if case.path_parameters and "topic" in case.path_parameters and len(str(case.path_parameters["topic"])) % 4:
         case.path_parameters["topic"] = names.get(kind, "none")
@@ -79,18 +82,18 @@ def ask_everything(dray: TestBroker, names: dict[str, str], examples: int, **opt
 
 
 def test_every_answer_is_as_described(dray, names):
-    """HO1, HP1: no endpoint meets a bug, whatever it is sent."""
+    """HX3, HX1: no endpoint meets a bug, whatever it is sent."""
     assert ask_everything(dray, names, 8, phases=[Phase.generate], derandomize=True) > 25
 
 
 @pytest.mark.long
 def test_every_answer_is_as_described_for_long(dray, names):
-    """HO1, HP1: 5,000 requests in all."""
+    """HX3, HX1: 5,000 requests in all."""
     ask_everything(dray, names, 200)
 
 
 def test_every_path_is_described_and_every_name_is_used(dray):
-    """HO1"""
+    """HX3"""
     whole = httpx.get(f"http://{dray.http}/v1/openapi.json", timeout=60).json()
     assert whole["openapi"] == "3.1.0"
     text = json.dumps(whole)

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from dray.testing.broker import broker
 
@@ -134,7 +135,7 @@ def test_a_transaction_is_done_once_and_told_alike_each_time(dray, api):
 
 
 def test_a_batch_over_partitions_is_stored_whole_or_not_at_all(dray, api):
-    """L-01, L-61: an array, all of it or nothing, the bad element named."""
+    """PB1, PB2, L-01, L-61: an array, all of it or nothing, the bad element named."""
     topic = new_topic(dray, 3)
     path = f"/topics/{topic}/records:batch"
     records = [{"value_text": f"v{number}", "partition": number % 3} for number in range(6)]
@@ -171,6 +172,7 @@ def test_a_read_as_of_a_version_gives_the_same_bytes_for_ever(dray, api):
 
 
 def test_pages_are_cut_by_records_and_bytes_and_leave_nothing_out(dray, api):
+    """RR1"""
     topic = new_topic(dray)
     values = [f"{number:03d}" * 20 for number in range(50)]
     for first in range(0, 50, 7):
@@ -186,8 +188,7 @@ def test_pages_are_cut_by_records_and_bytes_and_leave_nothing_out(dray, api):
 
 
 def test_below_the_log_start_is_gone_and_beyond_the_end_is_not_there(dray, api):
-    from confluent_kafka.admin import AdminClient
-
+    """RR2"""
     topic = new_topic(dray)
     publish(api, topic, "a", "b", "c")
     admin = AdminClient({"bootstrap.servers": dray.bootstrap})
@@ -243,7 +244,7 @@ def test_what_makes_no_sense_is_told_in_json_and_nothing_is_written(dray, api, m
 
 
 def test_everything_is_there_after_a_restart(tmp_path):
-    """W-03, W-04, W-05, W-19, W-28, W-37, L-05, L-75: transactions and acks too."""
+    """W-03, W-04, W-05, W-19, W-28, W-37, L-05, L-75, CO7: transactions and acks too."""
     with broker(tmp_path) as dray, httpx.Client(base_url=f"http://{dray.http}/v1", timeout=60) as api:
         topic = new_topic(dray)
         path = f"/topics/{topic}/partitions/0/records"

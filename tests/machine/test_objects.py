@@ -7,6 +7,7 @@ import pytest
 from dray.errors import Corrupt
 from dray.machine.garbage import Objects
 from dray.machine.head import Head
+from dray.machine.holds import Holds
 from dray.machine.names import LogId, ObjectId, SessionId, wal_id
 from dray.machine.objects import BLOCK, ObjectTable, Origin, StoredObject
 from dray.machine.packing import Reader, Writer
@@ -24,7 +25,7 @@ def filled(count: int, *, kinds: list[ObjectKind], largest: int, seed: int) -> t
     """A table, and what went into it."""
     dice, head = random.Random(seed), Head()
     head.domain = 3
-    objects, twin = Objects(head, Timeline()), []
+    objects, twin = Objects(head, Timeline(), Holds(Timeline())), []
     for number in range(count):
         kind, log_id, zone = dice.choice(kinds), dice.choice([LOG, OTHER]), dice.choice(["", "a", "ä"])
         session, size, rows = SessionId(dice.randint(1, 9)), dice.randint(0, largest), dice.randint(1, 9)
@@ -57,7 +58,7 @@ def loaded(objects: Objects, version: int) -> Objects:
     out = Writer()
     objects.dump(out, version)
     source = Reader(memoryview(out.body()))
-    again = Objects(objects._head, Timeline())
+    again = Objects(objects._head, Timeline(), Holds(Timeline()))
     again.load(source, version)
     source.finish()
     return again

@@ -6,6 +6,7 @@ from dray.machine.append import Append, pack_rows
 from dray.machine.brokers import Listener, RegisterBroker
 from dray.machine.confirmations import Checkpointed
 from dray.machine.garbage import Gone, MarkDeleting, Pin, Unpin
+from dray.machine.holds import HOLDS_VERSION, Hold, LetGo
 from dray.machine.names import TopicId, wal_id
 from dray.machine.offsets import CommitOffsets, ExpireOffsets, OffsetReason, OffsetRow
 from dray.machine.producer_ids import AllocateProducerId
@@ -152,6 +153,9 @@ class World:
 
     def pin(self) -> None:
         self.send(self.dice.choice([Pin, Unpin])(pin=f"p{self.dice.randrange(3)}"))
+        if self.machine.version >= HOLDS_VERSION:
+            held = Hold(pin=f"h{self.dice.randrange(9)}", length_ms=self.dice.choice([1_000, HOUR]))
+            self.send(self.dice.choice([held, LetGo(pin=held.pin)]))
 
     def late_copy(self) -> None:
         if self.sent:

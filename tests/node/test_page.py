@@ -142,7 +142,7 @@ def test_a_thousand_topics_are_all_found_without_a_script():
 @pytest.mark.slow
 def test_what_a_client_sent_is_shown_as_text_among_the_warnings(tmp_path):
     """HT2: with the real `drayd`; the name of a client is whatever the client says."""
-    with serving("--data", tmp_path / "data", "--kafka", "0", "--http", "0") as drayd:
+    with serving("--data", tmp_path / "data", "--kafka", "0", "--http", "0", "--grpc", "") as drayd:
         host, _, port = drayd.kafka.rpartition(":")
         name = HOSTILE.encode()
         request = struct.pack(">hhih", 999, 0, 1, len(name)) + name
@@ -157,7 +157,7 @@ def test_what_a_client_sent_is_shown_as_text_among_the_warnings(tmp_path):
 
 @pytest.mark.slow
 def test_metrics_tell_room_sizes_and_the_process(tmp_path):
-    with serving("--data", tmp_path / "data", "--kafka", "0", "--http", "0") as drayd:
+    with serving("--data", tmp_path / "data", "--kafka", "0", "--http", "0", "--grpc", "") as drayd:
         producer = Producer({"bootstrap.servers": drayd.kafka})
         producer.produce("orders", b"v" * 5_000)
         assert producer.flush(60) == 0
@@ -176,7 +176,7 @@ def test_a_full_disk_is_told_by_readiness_the_page_and_the_doctor(tmp_path):
     with small_filesystem(tmp_path / "small", 32) as mounted:
         data, filler = mounted.path / "data", mounted.path / "filler"
         reserve = ("--set", "broker.disk_reserve=8MiB")
-        with serving("--data", data, "--kafka", "0", "--http", "0", *reserve) as drayd:
+        with serving("--data", data, "--kafka", "0", "--http", "0", "--grpc", "", *reserve) as drayd:
             assert get(drayd.http, "/readyz")[0] == 200
             assert ended("doctor", "--data", data, *reserve).code == 0
             filler.write_bytes(bytes(28 << 20))

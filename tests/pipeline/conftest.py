@@ -7,7 +7,7 @@ import pytest
 
 from dray.pipeline.session import build_session
 from tests.pipeline.job import QUICK_START
-from tests.pipeline.parts import ObjectServer, driver_process
+from tests.pipeline.parts import ObjectServer
 
 
 @pytest.fixture(scope="session")
@@ -24,10 +24,3 @@ def spark(store):
     session.sparkContext.setLogLevel("FATAL")  # tasks fail here on purpose
     yield session
     session.stop()
-
-
-@pytest.fixture(scope="module")
-def driver():
-    """A process that stands for a driver, where none is needed."""
-    with driver_process() as pid:
-        yield pid

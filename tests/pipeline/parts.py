@@ -21,13 +21,16 @@ from dray.disk import LocalDisk
 from dray.ids import SystemEntropy
 from dray.log.files import FileLog
 from dray.machine.head import Genesis, founding
+from dray.machine.holds import HeldObjects
 from dray.node.directory import DataDirectory, mark_born
+from dray.node.reaching import reach
 from dray.objects.cluster import bind
 from dray.objects.files import FileObjects
 from dray.offload import InlineOffload
-from dray.pipeline.opening import open_metadata, read_directory
+from dray.pipeline.opening import effects, read_directory
 from dray.pipeline.options import parse_options
-from dray.pipeline.planning import Plan, plan_read
+from dray.pipeline.plan import Plan
+from dray.pipeline.planning import plan_read
 from dray.pipeline.reading import FIELDS, read_pieces
 
 COLUMNS = tuple(FIELDS)
@@ -35,14 +38,16 @@ HASTY = ("retention.interval=1s", "retention.grace=0s")
 """Settings under which nothing but a pin keeps a dead object; see `found_hasty`."""
 
 
-def found_hasty(directory: Path) -> Path:
+def found_hasty(directory: Path, version: int = 2) -> Path:
     """A data directory whose machine asks for no grace: in others a dead object lives for a minute at least."""
     directory.mkdir()
     disk, entropy, clock = LocalDisk(), SystemEntropy(), SystemClock()
     places = DataDirectory(directory)
     identity = places.claim(disk, entropy)
     log_id = entropy.random_bytes(8)
-    genesis = Genesis(cluster_id=identity.cluster.bytes, log_id=log_id, domain=0, domains=1, min_grace_ms=0)
+    genesis = Genesis(
+        cluster_id=identity.cluster.bytes, log_id=log_id, domain=0, domains=1, min_grace_ms=0, version=version
+    )
     entry = founding(genesis, clock.wall_ms())
 
     async def begin() -> None:
@@ -58,12 +63,12 @@ def found_hasty(directory: Path) -> Path:
     return directory
 
 
-def pins_of(directory: Path) -> dict[tuple[int, str], int]:
-    """The pins that the machine has now."""
+def holds_of(directory: Path) -> dict[str, HeldObjects]:
+    """What is held now, by the machine's time."""
 
-    async def look() -> dict[tuple[int, str], int]:
-        async with open_metadata(read_directory(str(directory))[0]) as metadata:
-            return dict((await metadata.machine(0)).objects.pins)
+    async def look() -> dict[str, HeldObjects]:
+        async with reach(read_directory(str(directory))[0], effects()) as reached:
+            return (await reached.machine(0, effects())).holds.current()
 
     return asyncio.run(look())
 
@@ -162,7 +167,7 @@ class Broker:
 
     def start(self) -> None:
         command = [str(Path(sys.executable).parent / "drayd"), "dev", "--data", str(self.directory)]
-        command += ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--set", "logging.level=error"]
+        command += ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--grpc", "", "--set", "logging.level=error"]
         for setting in self._settings:
             command += ["--set", setting]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -193,17 +198,6 @@ def broker_process(directory: Path, *settings: str) -> Iterator[Broker]:
         yield broker
     finally:
         broker.stop()
-
-
-@contextmanager
-def driver_process() -> Iterator[int]:
-    """Something whose end is a driver's end."""
-    process = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
-    try:
-        yield process.pid
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def create(bootstrap: str, topic: str, partitions: int = 1, **config: object) -> None:
@@ -322,9 +316,9 @@ def consumed(bootstrap: str, topic: str, partitions: int) -> list[Row]:
     return sorted(rows[:])
 
 
-def make_plan(directory: Path, driver: int, **options: object) -> Plan:
+def make_plan(directory: Path, **options: object) -> Plan:
     given = {key: str(value) for key, value in options.items()} | {"path": str(directory)}
-    return asyncio.run(plan_read(parse_options(given), driver=driver))
+    return asyncio.run(plan_read(parse_options(given)))
 
 
 def read(plan: Plan) -> list[Row]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dray.pipeline.compactor import worker
 from dray.pipeline.compactor.job import pack, run_job
 from dray.pipeline.compactor.worker import write_files
 from dray.tables.due import DueRules
@@ -207,6 +208,51 @@ def test_a_damaged_object_fails_its_own_stream_alone_and_says_why(broker, topic)
     assert "CRC" in reason
     wrong.write_bytes(whole)
     assert compact(broker)[damaged].records == 100
+
+
+@pytest.mark.parametrize("step", ["after:FilesWritten", "after:commit"])
+def test_a_file_that_is_lost_before_it_stands_for_rows_is_written_again(broker, topic, step):
+    """R-153: under another name; the table may have it already, and then lets go of it."""
+    rows = consumed(broker.bootstrap, topic, 3)
+
+    def die():
+        raise Died(step)
+
+    async def come_to_the_step():
+        async with compactor(broker.directory) as dying:
+            arm(dying, step, die)
+            await dying.cycle(topic)
+
+    async def lose_one():
+        async with compactor(broker.directory) as running:
+            await running.replicas[0].sync()
+            machine = running.replicas[0].machine
+            streams = machine.topics.named(topic).streams
+            task = next(one for one in machine.tasks.by_stream.values() if one.stream in streams and one.files)
+            (broker.directory / "objects" / machine.objects.find(task.files[0]).path()).unlink()
+            failures = (await running.cycle(topic))[topic].failures
+            assert ["compacted anew" in reason for reason in failures] == [True]
+            assert topic not in await running.cycle(topic), "nothing is left"
+            assert not machine.tasks.by_stream
+            return running.rows(topic)
+
+    with pytest.raises(Died):
+        asyncio.run(come_to_the_step())
+    assert asyncio.run(lose_one()) == rows
+    assert consumed(broker.bootstrap, topic, 3) == rows
+
+
+def test_a_disk_that_is_full_in_the_middle_of_a_job_loses_nothing(broker, topic, monkeypatch):
+    """R-160, CP2: said with the reason; when there is room again everything is compacted."""
+    rows = consumed(broker.bootstrap, topic, 3)
+    with monkeypatch.context() as patched:
+        patched.setattr(worker.tempfile, "TemporaryFile", lambda: open("/dev/full", "w+b"))  # noqa: SIM115
+        tally = compact(broker, topic=topic)[topic]
+    assert len(tally.failures) == 3
+    assert all("No space left" in reason for reason in tally.failures)
+    assert consumed(broker.bootstrap, topic, 3) == rows
+    assert not compact(broker, topic=topic)[topic].failures
+    assert table_of(broker, topic) == rows == consumed(broker.bootstrap, topic, 3)
 
 
 def test_while_the_catalog_is_down_nothing_is_lost_and_afterwards_nothing_is_doubled(broker, topic):

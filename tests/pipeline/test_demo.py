@@ -39,8 +39,8 @@ def path_without_java(directory: Path) -> str:
     return str(directory)
 
 
-def run(command, **options):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **options)
+def run(command, seconds=300, **options):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False, **options)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -57,7 +57,7 @@ def test_the_demo_ends_in_sql_on_a_machine_without_java(tmp_path, short):
     environment["PATH"] = path_without_java(tmp_path / "bin")
     environment["TMPDIR"] = str(short)
     assert shutil.which("java", path=environment["PATH"]) is None
-    said = run(["make", "demo"], cwd=ROOT, env=environment)
+    said = run(["make", "demo"], 900, cwd=ROOT, env=environment)  # Spark starts three times
     for words in (words for example in DEMO for words in SAYS[example]):
         assert words in said
     assert "dray-java-" in said  # the wheel's

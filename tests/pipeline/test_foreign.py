@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 from itertools import count
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -67,6 +68,12 @@ def delete_rows(catalog, table):
 
 def drop(catalog, table):
     catalog.drop_table(table.name())
+
+
+def empty(catalog, table):
+    insert(catalog, table)
+    table = catalog.load_table(table.name())
+    table.delete("offset >= 0")
 
 
 def forge(catalog, table):
@@ -314,6 +321,32 @@ def test_a_table_tells_up_to_when_it_has_everything(broker):
 
     first, second = run(broker.directory, look)
     assert 0 < first < second
+
+
+def test_brokers_show_how_far_tables_are_behind_and_which_stand_still(broker):
+    """R-160: freshness and backlog are metrics of every broker, whoever compacts."""
+    name = compacted(broker, 1)
+
+    def gauges() -> dict[str, float]:
+        with urlopen(f"{broker.http}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        mark = f'{{topic="{name}"}}'
+        found = (line.rpartition(" ") for line in lines if line.startswith("dray_table_") and mark in line)
+        return {key.removesuffix(mark): float(value) for key, _, value in found}
+
+    fresh = gauges()
+    assert (fresh["dray_table_lag_records"], fresh["dray_table_lag_seconds"], fresh["dray_table_files"]) == (0, 0, 2)
+    assert fresh["dray_table_bytes"] > 1_000
+    assert "dray_table_problem" not in fresh
+    produce(broker.bootstrap, name, numbered(0, 30, 2))
+    behind = gauges()
+    assert behind["dray_table_lag_records"] == 30
+    assert behind["dray_table_lag_bytes"] > 100
+    empty(*as_somebody_else(broker.directory, name))
+    run(broker.directory, lambda running: running.cycle(name))
+    assert gauges()["dray_table_problem"] == 1
+    run(broker.directory, lambda running: rebuild(running, name))
+    assert "dray_table_problem" not in gauges()
 
 
 def test_the_commands_tell_wait_and_rebuild(broker, capfd):

@@ -31,4 +31,4 @@ def test_a_broker_loads_neither_spark_nor_arrow(statement):
 
 def test_the_source_that_spark_imports_loads_nothing_of_dray():
     assert "dray" not in loaded_by("import pyspark_dray")
-    assert "pyarrow" not in loaded_by("import dray.pipeline.keeper")
+    assert "pyarrow" not in loaded_by("import dray.pipeline.pins")

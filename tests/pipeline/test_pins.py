@@ -1,37 +1,34 @@
 """What was planned stays until it is read, whatever retention, deletion and crashes do meanwhile.
 
-Brokers here delete a dead object at their next look: no grace time hides a pin that is missing.
+Brokers here delete a dead object at their next look: no grace time hides a hold that is missing.
 """
 
 import asyncio
-import os
-import signal
+import json
 import subprocess
 import sys
-import tempfile
-from contextlib import asynccontextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
-from dray.machine.garbage import MAX_PINS
-from dray.pipeline import planning
-from dray.pipeline.errors import BrokenObject
-from dray.pipeline.keeper import SHARES
+from dray.cli.main import run
+from dray.machine.holds import MAX_HOLDS
+from dray.pipeline import pins, planning
+from dray.pipeline.errors import BrokenObject, NotPinned
 from dray.pipeline.opening import read_directory
-from dray.pipeline.pins import hold, socket_of
+from dray.pipeline.options import parse_options
 from tests.pipeline.parts import (
     HASTY,
     broker_process,
     create,
     delete,
-    driver_process,
     found_hasty,
+    holds_of,
     let_garbage_pass,
     make_plan,
     names_of,
     numbered,
-    pins_of,
     planned_of,
     produce,
     read,
@@ -50,119 +47,110 @@ def hasty(tmp_path):
         yield started
 
 
-def test_a_plan_outlives_retention_deletion_and_a_killed_broker(hasty):
-    """R-111, SP5, SP6: what was planned is read, each record once; with the driver's end it is let go."""
+def sessions_of(directory: Path) -> list[str]:
+    """The names of those that live."""
+    drayd, prefix = Path(sys.executable).parent / "drayd", "/dray/v1/sessions"
+    answer = subprocess.run(
+        [drayd, "admin", "meta", "ls", str(directory), prefix, "--format", "json"], capture_output=True, text=True,
+        check=True, timeout=60,
+    )  # fmt: skip
+    found = [key["value"] for key in json.loads(answer.stdout)["keys"]]
+    return [value["name"] for value in found if value.get("state") == "LIVE"]
+
+
+def test_a_plan_outlives_retention_deletion_and_a_killed_broker_and_ends_by_time(hasty):
+    """R-111, SP5, SP6, SP7, X9: what was planned is read, each record once; nobody lives for it."""
     create(hasty.bootstrap, "doomed", 1)
-    with driver_process() as driver:
-        make_plan(hasty.directory, driver, subscribe="kept")  # from here on something is held
-        produce(hasty.bootstrap, "kept", numbered(0, 200), batch_size=1_000)
-        produce(hasty.bootstrap, "doomed", numbered(0, 50))
-        plan = make_plan(hasty.directory, driver, subscribe="kept,doomed", failOnDataLoss="false")
-        planned, expected = planned_of(plan), read(plan)
-        assert len(expected) > 50
-        delete(hasty.bootstrap, "doomed")
-        let_garbage_pass(hasty, "kept")
-        hasty.kill()
-        hasty.start()
-        let_garbage_pass(hasty, "kept")
-        assert planned <= names_of(hasty.directory)
-        assert read(plan) == expected
+    produce(hasty.bootstrap, "kept", numbered(0, 200), batch_size=1_000)
+    produce(hasty.bootstrap, "doomed", numbered(0, 50))
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    plan = make_plan(hasty.directory, subscribe="kept,doomed", failOnDataLoss="false", pinSeconds=40)
+    planned, expected = planned_of(plan), read(plan)
+    assert {process.pid for process in psutil.Process().children(recursive=True)} == before
+    assert list(holds_of(hasty.directory)) == [plan.pin]
+    assert not [name for name in sessions_of(hasty.directory) if name.startswith("plan")]
+    assert len(expected) > 50
+    delete(hasty.bootstrap, "doomed")
+    let_garbage_pass(hasty, "kept")
+    hasty.kill()
+    hasty.start()
+    assert planned <= names_of(hasty.directory)
+    assert read(plan) == expected
     wait_until(lambda: not planned & names_of(hasty.directory))
-    assert not pins_of(hasty.directory)
+    assert not holds_of(hasty.directory)
     with pytest.raises(BrokenObject, match=r"load the DataFrame again.*no such object"):
         read(plan)
 
 
-def test_a_long_directory_for_temporary_files_is_no_obstacle(hasty, tmp_path, monkeypatch):
-    """A container of a Spark cluster has one of more bytes than the address of a socket holds."""
-    deep = tmp_path / ("c" * 120)
-    deep.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    produce(hasty.bootstrap, "far", numbered(0, 10))
-    with driver_process() as driver:
-        assert len(read(make_plan(hasty.directory, driver, subscribe="far"))) == 10
-        assert len(pins_of(hasty.directory)) == 1
-    wait_until(lambda: not pins_of(hasty.directory))
-
-
-def test_nothing_dies_between_the_cut_and_its_pin(hasty, driver, monkeypatch):
-    """SP5: whatever dies up to the moment of the pin is not in the plan. Fails if the state is read before the pin."""
+def test_nothing_dies_between_the_cut_and_its_hold(hasty, monkeypatch):
+    """SP5: whatever dies up to the moment of the hold is not in the plan. Fails if the state is read before it."""
     produce(hasty.bootstrap, "kept", numbered(0, 200), batch_size=1_000)
     doomed = names_of(hasty.directory)
+    real = planning.held_state
 
-    async def hold_late(*arguments: object, **options: object) -> None:
+    async def late(*arguments: object, **options: object) -> pins.HeldState:
         produce(hasty.bootstrap, "kept", numbered(200, 200), batch_size=1_000)
         wait_until(lambda: not doomed & names_of(hasty.directory), 60)
-        await hold(*arguments, **options)
+        return await real(*arguments, **options)
 
-    monkeypatch.setattr(planning, "hold", hold_late)
-    rows = read(make_plan(hasty.directory, driver, subscribe="kept"))
+    monkeypatch.setattr(planning, "held_state", late)
+    rows = read(make_plan(hasty.directory, subscribe="kept"))
     assert [row.offset for row in rows] == list(range(rows[0].offset, 400))
     assert rows[0].offset >= 200
 
 
-def test_the_pin_is_in_the_log_before_the_state_is_read(hasty, monkeypatch):
-    """SP5, SP6."""
-    produce(hasty.bootstrap, "ordered", numbered(0, 10))
-    seen = []
-
-    @asynccontextmanager
-    async def watched(directory):
-        async with opening(directory) as metadata:
-            seen.append(dict((await metadata.machine(0)).objects.pins))
-            yield metadata
-
-    opening = planning.open_metadata
-    monkeypatch.setattr(planning, "open_metadata", watched)
-    with driver_process() as driver:
-        make_plan(hasty.directory, driver, subscribe="ordered")
-    assert [len(pins) for pins in seen] == [1]
-
-
-def test_plans_share_pins_and_none_is_refused_for_their_number(hasty):
-    """SP7: a machine takes 1,000 pins of a session; a dashboard plans more often than that."""
+def test_the_hold_is_part_of_the_state_that_a_plan_is_cut_from(hasty):
+    """SP6"""
     directory, _ = read_directory(str(hasty.directory))
-
-    async def plan_often(driver: int) -> None:
-        for _ in range(MAX_PINS // 50 + 2):
-            await asyncio.gather(*(hold(directory, seconds=86_400, driver=driver) for _ in range(50)))
-
-    with driver_process() as driver:
-        asyncio.run(hold(directory, seconds=10, driver=driver))  # too short a one to be shared for long
-        asyncio.run(plan_often(driver))
-        assert 1 <= len(pins_of(hasty.directory)) <= 3 < SHARES
-        assert len(keepers_of(driver)) == 1
-    wait_until(lambda: not pins_of(hasty.directory))
-    socket = socket_of(directory, driver)
-    wait_until(lambda: not list(socket.parent.glob(f"{socket.name}*")))  # nothing is left behind
+    state = asyncio.run(pins.held_state(directory, seconds=60))
+    for machine in state.machines.values():
+        assert list(machine.holds.current()) == [state.pin]
 
 
-def test_a_hold_that_ran_out_is_given_back_though_the_driver_lives(hasty):
-    """SP6."""
+def test_plans_share_holds_and_who_shares_none_lets_go_early(hasty):
+    """X10: all plans of a minute have one hold for a day."""
+    plans = [make_plan(hasty.directory, subscribe="kept") for _ in range(5)]
+    (pin,) = {plan.pin for plan in plans}
+    assert list(holds_of(hasty.directory)) == [pin]
     directory, _ = read_directory(str(hasty.directory))
-    with driver_process() as driver:
-        asyncio.run(hold(directory, seconds=600, driver=driver))
-        (longer,) = pins_of(hasty.directory)
-        wait_until(lambda: asyncio.run(hold(directory, seconds=1, driver=driver)) or len(pins_of(hasty.directory)) == 2)
-        wait_until(lambda: pins_of(hasty.directory).keys() == {longer})
+    options = parse_options({"path": str(hasty.directory), "subscribe": "kept"})
+    own = asyncio.run(planning.plan_read(options, shared=False))
+    assert set(holds_of(hasty.directory)) == {pin, own.pin}
+    asyncio.run(pins.let_go(directory, own.pin))
+    assert list(holds_of(hasty.directory)) == [pin]
 
 
-def test_a_keeper_killed_with_its_driver_loses_its_pins_by_expiry(hasty):
-    """R-111, SP6: nobody is left to give them back."""
-    produce(hasty.bootstrap, "orphaned", numbered(0, 10))
-    with driver_process() as driver:
-        plan = make_plan(hasty.directory, driver, subscribe="orphaned")
-        delete(hasty.bootstrap, "orphaned")
-        let_garbage_pass(hasty, "kept")
-        assert len(read(plan)) == 10
-        (keeper,) = keepers_of(driver)
-        os.kill(keeper, signal.SIGKILL)
-    wait_until(lambda: not planned_of(plan) & names_of(hasty.directory))
-    assert not pins_of(hasty.directory)
+def test_a_cluster_with_too_many_holds_says_so_at_once(hasty, monkeypatch):
+    """SP6, X10"""
+    directory, _ = read_directory(str(hasty.directory))
+    pin = pins.Hold
+
+    async def fill() -> None:
+        async with pins.reach(directory, pins.effects()) as reached, pins._followed(reached) as replicas:
+            for replica in replicas.values():
+                await replica.propose(*(pin(pin=f"p{n}", length_ms=60_000, shared=False) for n in range(MAX_HOLDS)))
+
+    asyncio.run(fill())
+    with pytest.raises(NotPinned, match="drayd admin pins ls"):
+        make_plan(hasty.directory, subscribe="kept")
 
 
-def test_a_driver_killed_with_9_gives_its_pins_back(hasty):
-    """R-111: a whole Spark driver, whose JVM and daemons die with it."""
+def test_an_operator_sees_holds_and_drops_one(hasty, capsys):
+    plan = make_plan(hasty.directory, subscribe="kept", pinSeconds=3_600)
+    assert run(["admin", "pins", "ls", str(hasty.directory), "--format", "json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)["pins"]
+    assert (told["pin"], told["domain"]) == (plan.pin, 0)
+    assert 3_500 < told["seconds_left"] <= 3_600
+    assert run(["admin", "pins", "ls", str(hasty.directory)]) == 0
+    assert plan.pin in capsys.readouterr().out
+    assert run(["admin", "pins", "drop", str(hasty.directory), plan.pin]) == 0
+    assert not holds_of(hasty.directory)
+    assert run(["admin", "pins", "drop", str(hasty.directory), plan.pin]) == 1
+    assert "no such pin" in capsys.readouterr().err
+
+
+def test_a_driver_killed_with_9_leaves_a_hold_and_nothing_else(hasty):
+    """R-111, SP7: a whole Spark driver, whose JVM and daemons die with it."""
     produce(hasty.bootstrap, "read", numbered(0, 100))
     driver = subprocess.Popen(
         [sys.executable, "-m", "tests.pipeline.job", "hold", "local[1]", str(hasty.directory), "read"],
@@ -171,26 +159,21 @@ def test_a_driver_killed_with_9_gives_its_pins_back(hasty):
     try:
         assert driver.stdout.readline() == "100\n"
         planned = names_of(hasty.directory)
-        assert len(pins_of(hasty.directory)) == 1
+        (pin,) = holds_of(hasty.directory)
         delete(hasty.bootstrap, "read")
         let_garbage_pass(hasty, "kept")
         assert planned <= names_of(hasty.directory)
     finally:
         driver.kill()
         driver.communicate()
+    assert run(["admin", "pins", "drop", str(hasty.directory), pin]) == 0
     wait_until(lambda: not planned & names_of(hasty.directory))
-    assert not pins_of(hasty.directory)
 
 
-def keepers_of(driver: int) -> list[int]:
-    """The processes that hold pins for a driver."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                words = (entry / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"dray.pipeline.keeper" in words and words[-2] == b"%d" % driver:
-                found.append(int(entry.name))
-    return found
+def test_rules_that_know_no_holds_are_read_without_one(tmp_path):
+    """Between an upgrade and its activation: what a read has is the grace time."""
+    with broker_process(found_hasty(tmp_path / "data", version=1)) as started:
+        produce(started.bootstrap, "old", numbered(0, 10))
+        plan = make_plan(started.directory, subscribe="old")
+        assert plan.pin is None
+        assert len(read(plan)) == 10

@@ -41,7 +41,7 @@ def running(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_rows_equal_a_consumers_for_every_codec_and_both_timestamp_types(running, driver):
+def test_rows_equal_a_consumers_for_every_codec_and_both_timestamp_types(running):
     """R-165, SP1."""
     directory, bootstrap = running
     expected = []
@@ -54,16 +54,16 @@ def test_rows_equal_a_consumers_for_every_codec_and_both_timestamp_types(running
                 produce(bootstrap, topic, numbered(0, 300, 2), compression_type=codec, batch_size=4_000)
             expected += consumed(bootstrap, topic, 2)
     topics = ",".join(f"{codec}-{kind}" for codec in CODECS for kind in ("CreateTime", "LogAppendTime"))
-    assert read(make_plan(directory, driver, subscribe=topics, includeHeaders="true")) == sorted(expected)
+    assert read(make_plan(directory, subscribe=topics, includeHeaders="true")) == sorted(expected)
 
 
-def test_a_plan_in_many_tasks_holds_each_record_once(running, driver, monkeypatch):
+def test_a_plan_in_many_tasks_holds_each_record_once(running, monkeypatch):
     """SP1, SP4."""
     directory, bootstrap = running
     produce(bootstrap, "many", numbered(0, 2_000), batch_size=2_000)
     monkeypatch.setattr(reading, "ROWS", 7)
     monkeypatch.setattr(reading, "GROUP_BYTES", 5_000)
-    plan = make_plan(directory, driver, subscribe="many", minPartitions=9)
+    plan = make_plan(directory, subscribe="many", minPartitions=9)
     assert len(plan.tasks) == 9
     sizes = [sum(piece.bytes for piece in pieces) for pieces in plan.tasks]
     assert max(sizes) < 2 * min(sizes)
@@ -72,19 +72,19 @@ def test_a_plan_in_many_tasks_holds_each_record_once(running, driver, monkeypatc
     assert [row.offset for row in read(plan)] == list(range(2_000))
 
 
-def test_offsets_cut_inside_batches(running, driver):
+def test_offsets_cut_inside_batches(running):
     directory, bootstrap = running
     produce(bootstrap, "cut", numbered(0, 1_000))
     for start, end in ((0, 1_000), (1, 999), (500, 501), (300, 300), (999, 1_000)):
         plan = make_plan(
-            directory, driver, subscribe="cut", startingOffsets=f'{{"cut":{{"0":{start}}}}}',
+            directory, subscribe="cut", startingOffsets=f'{{"cut":{{"0":{start}}}}}',
             endingOffsets=f'{{"cut":{{"0":{end}}}}}',
         )  # fmt: skip
         assert [row.offset for row in read(plan)] == list(range(start, end))
 
 
 @pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
-def test_a_start_by_time_is_the_first_record_that_is_not_older(running, driver, kind):
+def test_a_start_by_time_is_the_first_record_that_is_not_older(running, kind):
     directory, bootstrap = running
     topic = f"timed-{kind}"
     create(bootstrap, topic, 1, message_timestamp_type=kind)
@@ -95,13 +95,13 @@ def test_a_start_by_time_is_the_first_record_that_is_not_older(running, driver, 
         first = next(row.offset for row in rows if row.timestamp_ms >= wanted)
         for given in (wanted, f'{{"{topic}":{{"0":{wanted}}}}}'):
             name = "Timestamp" if isinstance(given, int) else "OffsetsByTimestamp"
-            late = make_plan(directory, driver, assign=f'{{"{topic}":[0]}}', **{f"starting{name}": given})
+            late = make_plan(directory, assign=f'{{"{topic}":[0]}}', **{f"starting{name}": given})
             assert [row.offset for row in read(late)] == list(range(first, 100))
-            early = make_plan(directory, driver, assign=f'{{"{topic}":[0]}}', **{f"ending{name}": given})
+            early = make_plan(directory, assign=f'{{"{topic}":[0]}}', **{f"ending{name}": given})
             assert [row.offset for row in read(early)] == list(range(first))
 
 
-def test_a_time_that_no_record_is_as_young_as_is_an_end_and_by_default_no_start(running, driver):
+def test_a_time_that_no_record_is_as_young_as_is_an_end_and_by_default_no_start(running):
     """As in Spark's Kafka source: error, unless the strategy says latest."""
     directory, bootstrap = running
     create(bootstrap, "past", 2)  # one partition stays empty
@@ -111,27 +111,25 @@ def test_a_time_that_no_record_is_as_young_as_is_an_end_and_by_default_no_start(
         ("startingOffsetsByTimestamp", f'{{"past":{{"0":0,"1":{FUTURE}}}}}'),
     ):
         with pytest.raises(BadOption, match=rf"set startingOffsetsByTimestampStrategy to latest.*option={name}"):
-            make_plan(directory, driver, subscribe="past", **{name: given})
+            make_plan(directory, subscribe="past", **{name: given})
     strategy = {"startingOffsetsByTimestampStrategy": "latest"}
-    assert read(make_plan(directory, driver, subscribe="past", startingTimestamp=FUTURE, **strategy)) == []
-    assert len(read(make_plan(directory, driver, subscribe="past", startingTimestamp=0, **strategy))) == 10
-    assert len(read(make_plan(directory, driver, subscribe="past", endingTimestamp=FUTURE))) == 10
+    assert read(make_plan(directory, subscribe="past", startingTimestamp=FUTURE, **strategy)) == []
+    assert len(read(make_plan(directory, subscribe="past", startingTimestamp=0, **strategy))) == 10
+    assert len(read(make_plan(directory, subscribe="past", endingTimestamp=FUTURE))) == 10
 
 
-def test_a_start_behind_the_end_is_refused(running, driver):
+def test_a_start_behind_the_end_is_refused(running):
     directory, bootstrap = running
     produce(bootstrap, "turned", numbered(0, 10))
     last = consumed(bootstrap, "turned", 1)[-1].timestamp_ms
     by_offset = {"startingOffsets": '{"turned":{"0":7}}', "endingOffsets": '{"turned":{"0":6}}'}
     with pytest.raises(BadOption, match="the start is behind the end topic=turned partition=0 start=7 end=6"):
-        make_plan(directory, driver, subscribe="turned", **by_offset)
+        make_plan(directory, subscribe="turned", **by_offset)
     with pytest.raises(BadOption, match="starting=startingOffsets ending=endingTimestamp"):
-        make_plan(
-            directory, driver, subscribe="turned", startingOffsets='{"turned":{"0":7}}', endingTimestamp=last - 60_000
-        )
+        make_plan(directory, subscribe="turned", startingOffsets='{"turned":{"0":7}}', endingTimestamp=last - 60_000)
 
 
-def test_json_that_names_what_is_not_read_is_refused_and_not_passed_over(running, driver):
+def test_json_that_names_what_is_not_read_is_refused_and_not_passed_over(running):
     directory, bootstrap = running
     create(bootstrap, "named", 2)
     produce(bootstrap, "named", numbered(0, 10, 2))
@@ -143,19 +141,19 @@ def test_json_that_names_what_is_not_read_is_refused_and_not_passed_over(running
             ('{"named":{"0":1}}', "missing.*topic=named partition=1"),
         ):
             with pytest.raises(BadOption, match=f"a partition is .*{told}.*"):
-                make_plan(directory, driver, subscribe="named", **{option: given})
+                make_plan(directory, subscribe="named", **{option: given})
         with pytest.raises(BadOption, match=r"not read.*topic=named partition=1"):
-            make_plan(directory, driver, assign='{"named":[0]}', **{option: f"{{{whole}}}"})
+            make_plan(directory, assign='{"named":[0]}', **{option: f"{{{whole}}}"})
 
 
-def test_a_pattern_means_whole_names_and_the_topics_that_are_there(running, driver):
+def test_a_pattern_means_whole_names_and_the_topics_that_are_there(running):
     directory, bootstrap = running
     for topic in ("eu.orders", "us.orders", "us.orders.old", "orders"):
         create(bootstrap, topic, 2)
         produce(bootstrap, topic, numbered(0, 4, 2))
 
     def topics(**options: object) -> list[str]:
-        return sorted({row.topic for row in read(make_plan(directory, driver, **options))})
+        return sorted({row.topic for row in read(make_plan(directory, **options))})
 
     assert topics(subscribePattern=r".*\.orders") == ["eu.orders", "us.orders"]
     assert topics(subscribePattern="orders") == ["orders"]
@@ -166,29 +164,29 @@ def test_a_pattern_means_whole_names_and_the_topics_that_are_there(running, driv
     assert topics(subscribePattern=r".*\.orders") == ["us.orders"]
 
 
-def test_a_plan_has_tasks_for_the_cores_of_the_session_and_not_for_those_of_the_planner(running, driver, monkeypatch):
+def test_a_plan_has_tasks_for_the_cores_of_the_session_and_not_for_those_of_the_planner(running, monkeypatch):
     directory, bootstrap = running
     produce(bootstrap, "spread", numbered(0, 2_000), batch_size=1_000)
     monkeypatch.setattr(plan_module, "LEAST_TASK_BYTES", 1)
     monkeypatch.setenv(VARIABLE, "5")  # as `build_session` leaves it to the JVM, and the JVM to its planners
-    plan = make_plan(directory, driver, subscribe="spread")
+    plan = make_plan(directory, subscribe="spread")
     assert len(plan.tasks) == 5 * plan_module.TASKS_PER_CORE
     assert [row.offset for row in read(plan)] == list(range(2_000))
 
 
-def test_tasks_have_at_most_so_many_records_though_a_batch_has_more(running, driver):
+def test_tasks_have_at_most_so_many_records_though_a_batch_has_more(running):
     """SP1."""
     directory, bootstrap = running
     create(bootstrap, "few", 2)
     produce(bootstrap, "few", numbered(0, 500, 2))
-    plan = make_plan(directory, driver, subscribe="few", maxRecordsPerPartition=70)
+    plan = make_plan(directory, subscribe="few", maxRecordsPerPartition=70)
     sizes = [sum(b.num_rows for b in read_pieces(plan.address, pieces, ["offset"])) for pieces in plan.tasks]
     assert max(sizes) <= 70
     assert sum(sizes) == 500
     assert read(plan) == consumed(bootstrap, "few", 2)
 
 
-def test_a_topic_of_many_small_objects_is_read_with_few_requests_at_a_time(running, driver, monkeypatch):
+def test_a_topic_of_many_small_objects_is_read_with_few_requests_at_a_time(running, monkeypatch):
     """SP4, SP8: objects of a trickle have one batch each, and a task has thousands of them."""
     directory, bootstrap = running
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
@@ -217,7 +215,7 @@ def test_a_topic_of_many_small_objects_is_read_with_few_requests_at_a_time(runni
     fetching = reading._fetch
     monkeypatch.setattr(reading, "_fetch", fetch)
     monkeypatch.setattr(reading, "open_for_tasks", counting)
-    plan = make_plan(directory, driver, subscribe="trickle")
+    plan = make_plan(directory, subscribe="trickle")
     assert [row.offset for row in read(plan)] == list(range(3 * GETS))
     assert (most, groups) == (GETS, [3 * GETS])
     monkeypatch.setattr(reading, "GROUP_RANGES", 40)
@@ -226,13 +224,13 @@ def test_a_topic_of_many_small_objects_is_read_with_few_requests_at_a_time(runni
 
 
 @pytest.mark.slow
-def test_a_task_does_not_load_pandas(running, driver):
+def test_a_task_does_not_load_pandas(running):
     """Arrow would, at the first value of Python that it is given: half a second of CPU for each new worker."""
     directory, bootstrap = running
     produce(bootstrap, "lean", ODD[:3])
     code = (
         "import pathlib, sys; from tests.pipeline.parts import COLUMNS, make_plan, read_pieces\n"
-        f"plan = make_plan(pathlib.Path({str(directory)!r}), {driver}, subscribe='lean')\n"
+        f"plan = make_plan(pathlib.Path({str(directory)!r}), subscribe='lean')\n"
         "rows = sum(batch.num_rows for task in plan.tasks for batch in read_pieces(plan.address, task, COLUMNS))\n"
         "print(rows, 'pyarrow' in sys.modules, 'pandas' in sys.modules)"
     )
@@ -241,52 +239,52 @@ def test_a_task_does_not_load_pandas(running, driver):
 
 
 @pytest.mark.slow
-def test_a_closed_directory_is_read_and_a_broker_may_start_on_it(tmp_path, driver):
+def test_a_closed_directory_is_read_and_a_broker_may_start_on_it(tmp_path):
     with broker(tmp_path) as started:
         produce(started.bootstrap, "closed", numbered(0, 100))
-        assert len(read(make_plan(tmp_path, driver, subscribe="closed"))) == 100  # held beside a broker, which stops
-    plan = make_plan(tmp_path, driver, subscribe="closed")
+        assert len(read(make_plan(tmp_path, subscribe="closed"))) == 100  # held beside a broker, which stops
+    plan = make_plan(tmp_path, subscribe="closed")
     assert [row.offset for row in read(plan)] == list(range(100))
     with broker(tmp_path) as started:  # nothing keeps a broker from starting
         produce(started.bootstrap, "closed", numbered(100, 10))
-        assert len(read(make_plan(tmp_path, driver, subscribe="closed"))) == 110
+        assert len(read(make_plan(tmp_path, subscribe="closed"))) == 110
         assert len(read(plan)) == 100
 
 
-def test_what_is_not_there_is_told(running, driver, tmp_path):
+def test_what_is_not_there_is_told(running, tmp_path):
     directory, bootstrap = running
     produce(bootstrap, "there", numbered(0, 10))
     with pytest.raises(NoSuchTopic, match=r"topic=nowhere.*there"):
-        make_plan(directory, driver, subscribe="nowhere")
+        make_plan(directory, subscribe="nowhere")
     with pytest.raises(NoSuchTopic, match="partition=5 partitions=1"):
-        make_plan(directory, driver, assign='{"there":[5]}')
+        make_plan(directory, assign='{"there":[5]}')
     with pytest.raises(NotFound, match="not a data directory"):
-        make_plan(tmp_path, driver, subscribe="there")
+        make_plan(tmp_path, subscribe="there")
     with pytest.raises(NotFound, match="give objects"):
-        make_plan(directory, driver, subscribe="there", objects=tmp_path / "elsewhere")
+        make_plan(directory, subscribe="there", objects=tmp_path / "elsewhere")
     with pytest.raises(BadOption, match=r"a partition is missing.*option=startingOffsets topic=there"):
-        make_plan(directory, driver, subscribe="there", startingOffsets="{}")
+        make_plan(directory, subscribe="there", startingOffsets="{}")
 
 
-def test_offsets_outside_the_log_fail_unless_loss_is_allowed(running, driver):
+def test_offsets_outside_the_log_fail_unless_loss_is_allowed(running):
     directory, bootstrap = running
     produce(bootstrap, "short", numbered(0, 10))
     beyond = {"subscribe": "short", "startingOffsets": '{"short":{"0":4}}', "endingOffsets": '{"short":{"0":99}}'}
     with pytest.raises(DataLoss, match="offset=99 start=0 end=10"):
-        make_plan(directory, driver, **beyond)
-    plan = make_plan(directory, driver, **beyond, failOnDataLoss="false")
+        make_plan(directory, **beyond)
+    plan = make_plan(directory, **beyond, failOnDataLoss="false")
     assert [row.offset for row in read(plan)] == list(range(4, 10))
 
 
 @pytest.mark.slow
-def test_a_damaged_or_missing_object_fails_with_its_name_stream_and_offset(tmp_path, driver):
+def test_a_damaged_or_missing_object_fails_with_its_name_stream_and_offset(tmp_path):
     """SP3."""
     with broker(tmp_path) as started:
         produce(started.bootstrap, "hurt", numbered(0, 10))
         before, later = objects_of(tmp_path), consumed(started.bootstrap, "hurt", 1)[-1].timestamp_ms + 1
         produce(started.bootstrap, "hurt", numbered(10, 10))
         (second,) = objects_of(tmp_path) - before
-        plan = make_plan(tmp_path, driver, subscribe="hurt")
+        plan = make_plan(tmp_path, subscribe="hurt")
     whole = second.read_bytes()
     at = whole.rindex(b"value 19")
     second.chmod(0o600)
@@ -295,7 +293,7 @@ def test_a_damaged_or_missing_object_fails_with_its_name_stream_and_offset(tmp_p
     with pytest.raises(BrokenObject, match=named):
         read(plan)
     with pytest.raises(BrokenObject, match=named):  # a time is looked up in the batch, before any task
-        make_plan(tmp_path, driver, subscribe="hurt", startingOffsetsByTimestamp=f'{{"hurt":{{"0":{later}}}}}')
+        make_plan(tmp_path, subscribe="hurt", startingOffsetsByTimestamp=f'{{"hurt":{{"0":{later}}}}}')
     second.write_bytes(whole[: at // 2])
     with pytest.raises(BrokenObject, match=r"offset=10 reason=the object ends"):
         read(plan)
@@ -305,7 +303,7 @@ def test_a_damaged_or_missing_object_fails_with_its_name_stream_and_offset(tmp_p
 
 
 @pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
-def test_a_plan_reads_files_and_what_is_no_file_yet_in_one_cut(running, driver, kind):
+def test_a_plan_reads_files_and_what_is_no_file_yet_in_one_cut(running, kind):
     """R-165, R-150, SP1, SP9, R-133: each record once, wherever the offsets cut, and times are found in files too."""
     directory, bootstrap = running
     topic = f"filed-{kind}"
@@ -314,19 +312,19 @@ def test_a_plan_reads_files_and_what_is_no_file_yet_in_one_cut(running, driver, 
         produce(bootstrap, topic, [*ODD[:3], *numbered(first, 497)], batch_size=3_000)
     expected = consumed(bootstrap, topic, 1)
     turn_into_files(directory, topic, 600, 1_000)
-    assert read(make_plan(directory, driver, subscribe=topic, includeHeaders="true")) == expected
+    assert read(make_plan(directory, subscribe=topic, includeHeaders="true")) == expected
     assert consumed(bootstrap, topic, 1) == expected
     for start, end in ((0, 1), (5, 601), (599, 1_100), (1_499, 1_500), (300, 300)):
         plan = make_plan(
-            directory, driver, subscribe=topic, startingOffsets=f'{{"{topic}":{{"0":{start}}}}}',
+            directory, subscribe=topic, startingOffsets=f'{{"{topic}":{{"0":{start}}}}}',
             endingOffsets=f'{{"{topic}":{{"0":{end}}}}}', includeHeaders="true",
         )  # fmt: skip
         assert read(plan) == expected[start:end]
-    (only,) = make_plan(directory, driver, subscribe=topic, minPartitions=1).tasks
-    batches = list(read_pieces(make_plan(directory, driver, subscribe=topic).address, only, ["partition", "offset"]))
+    (only,) = make_plan(directory, subscribe=topic, minPartitions=1).tasks
+    batches = list(read_pieces(make_plan(directory, subscribe=topic).address, only, ["partition", "offset"]))
     assert [offset for batch in batches for offset in batch.column("offset").to_pylist()] == list(range(1_500))
     for at in (0, 300, 900, 1_200):
         time = expected[at].timestamp_ms
         first = next(row.offset for row in expected if row.timestamp_ms >= time)
-        plan = make_plan(directory, driver, subscribe=topic, startingTimestamp=time)
+        plan = make_plan(directory, subscribe=topic, startingTimestamp=time)
         assert min(row.offset for row in read(plan)) == first

@@ -62,6 +62,7 @@ def test_files_below_the_log_start_leave_the_table_and_are_released_when_no_snap
         return held(machine.objects, topic.topic_id)
 
     assert run(broker, keep) == [100, 200]
+    assert run(broker, _operations(name)) == ["replace"], "made empty, so that nobody brings the file back"
     assert [row.offset for row in run(broker, _rows(name))] == list(range(100, 300))
     assert [row.offset for row in consumed(broker.bootstrap, name, 1)] == list(range(150, 300))
 
@@ -107,6 +108,14 @@ def test_the_table_of_a_topic_that_was_made_again_is_a_new_one(broker):
 def _topic(name):
     async def look(running):
         return running.topic(name)
+
+    return look
+
+
+def _operations(name):
+    async def look(running):
+        table = running.tables.find(running.topic(name))
+        return [one.summary.operation.value for one in table.metadata.snapshots]
 
     return look
 

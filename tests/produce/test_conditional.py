@@ -65,7 +65,7 @@ async def test_a_batch_over_streams_is_stored_whole_and_a_transaction_means_one_
         again = await one.produce.append_if(batches, txn=b"t" * 16)
         assert [placed.repeated for placed in again] == [True, True, True]
         with pytest.raises(TransactionReused):
-            await one.produce.append_if(batches[:1] + [batch(streams[0], records=2)], txn=b"t" * 16)
+            await one.produce.append_if([*batches[:1], batch(streams[0], records=2)], txn=b"t" * 16)
         assert [await stored(one, stream) for stream in streams] == [[(0, b"2")], [(0, b"1")], [(0, b"0")]]
 
 

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from dray.machine.garbage import Gone, MarkDeleting, Marked, Pin, Unpin
+from dray.machine.holds import Hold
 from dray.retention.turns import PATIENCE
 
 from .shop import DAY, HOUR, MINUTE, Cluster, pass_time
@@ -41,6 +42,20 @@ async def test_an_object_is_deleted_after_its_grace_and_not_before_the_oldest_pi
         await service.retain()
         assert await cluster.paths() == []
         assert broker.machine.objects.count == 0
+
+
+async def test_a_hold_keeps_objects_until_its_time_is_over(cluster):
+    """R-111, X9."""
+    async with cluster.broker() as broker:
+        (stream,) = (await broker.topic(retention_ms=str(HOUR))).streams
+        await broker.catalog.propose(Hold(pin="plan", length_ms=5 * DAY))
+        paths = await kill_rows(broker, stream)
+        await broker.pass_time(4 * DAY)
+        await broker.retention().retain()
+        assert await cluster.paths() == paths
+        await broker.pass_time(DAY)
+        await broker.retention().retain()
+        assert await cluster.paths() == []
 
 
 async def test_a_pin_that_began_after_the_death_keeps_nothing(cluster):

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from dray.machine.garbage import Pin, Unpin
+from dray.machine.holds import Held, Hold
 from dray.machine.streams import FloorReason, RaiseFloor
 from dray.objects.paths import FILES_PREFIX, WAL_PREFIX
 
@@ -30,6 +31,8 @@ class Story:
         self.dice = random.Random(seed)
         self.pins: dict[str, tuple[int, set[str]]] = {}
         """Pin to (its session, what its holder may still read)."""
+        self.holds: list[tuple[int, set[str]]] = []
+        """Until when, by machine time, what may be read of it."""
         self.uncommitted: dict[str, int] = {}
         """Objects that were put and not committed, by session."""
         self.deletions = 0
@@ -50,8 +53,8 @@ class Story:
                 await life.aclose()
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        return [self.produce, self.produce, self.leave, self.floor, self.delete, self.pin, self.unpin,
-                self.time, self.time, self.look, self.look, self.die]  # fmt: skip
+        return [self.produce, self.produce, self.leave, self.floor, self.delete, self.pin, self.unpin, self.unpin,
+                self.hold, self.hold, self.time, self.time, self.look, self.look, self.die]  # fmt: skip
 
     async def start(self, number: int):
         broker = await self.lives[number].enter_async_context(self.cluster.broker(f"broker-{number}"))
@@ -74,6 +77,8 @@ class Story:
         assert path not in self.needed()
         for session, kept in self.pins.values():
             assert session not in machine.sessions.live or path not in kept
+        for until_ms, kept in self.holds:
+            assert until_ms <= machine.time_ms or path not in kept
         assert self.uncommitted.get(path) not in machine.sessions.live
         self.deletions += 1
 
@@ -84,6 +89,8 @@ class Story:
         assert self.needed() <= there
         for session, kept in self.pins.values():
             assert session not in self.machine.sessions.live or kept <= there
+        for until_ms, kept in self.holds:
+            assert until_ms <= self.machine.time_ms or kept <= there
         for path, session in self.uncommitted.items():
             assert session not in self.machine.sessions.live or path in there
 
@@ -130,6 +137,14 @@ class Story:
         name = f"p{self.dice.random()}"
         await broker.catalog.propose(Pin(pin=name))
         self.pins[name] = broker.catalog.session.id, needed(broker.machine)
+
+    async def hold(self) -> None:
+        """Who made it may die at once: nobody lives for it."""
+        broker = self.broker()
+        command = Hold(pin=f"h{self.dice.random()}", length_ms=self.dice.choice([MINUTE, HOUR, 3 * HOUR]))
+        (held,) = await broker.catalog.propose(command)
+        assert isinstance(held, Held)
+        self.holds.append((held.until_ms, needed(broker.machine)))
 
     async def unpin(self) -> None:
         if self.pins:
@@ -179,7 +194,7 @@ class Story:
 
 @pytest.mark.parametrize("seed", range(8))
 async def test_nothing_that_is_needed_is_ever_deleted_and_all_else_goes(seed):
-    """R-113, R-107, R-108, RT7: 150 random steps of two brokers against the rows themselves."""
+    """R-113, R-107, R-108, RT7, X9: 150 random steps of two brokers against the rows themselves."""
     story = Story(seed)
     print("seed", seed)
     await story.run(150)

@@ -8,8 +8,9 @@ import pytest
 
 from dray.tables import catalog
 from dray.tables.errors import CatalogUnavailable
+from dray.tables.table import TableOwner
 from tests.tables.faulty_rest import Fault, FaultyRest
-from tests.tables.warehouse import warehouse
+from tests.tables.warehouse import NOW_MS, appending, span, warehouse
 
 USE = """
 import sys
@@ -49,3 +50,19 @@ def test_a_rest_catalog_that_says_nothing_is_given_up(tmp_path, monkeypatch):
                 pass
     with pytest.raises(CatalogUnavailable, match="does not answer"), warehouse(tmp_path, kind=line.address):
         pass
+
+
+def test_orders_and_orders_in_capitals_are_two_tables_where_the_catalog_makes_capitals_small(tmp_path):
+    """TN1, R-163: and a name of 249 signs is one as well."""
+    with warehouse(tmp_path) as house:
+        house.catalog.properties["type"] = "glue"
+        names = ["orders", "Orders", "ORDERS", "x.Y_-" * 49 + "last", "x.Y_-" * 49 + "Last"]
+        topics = [TableOwner(name=name, topic_id=bytes([at] * 16), cluster_id="c1") for at, name in enumerate(names)]
+        for at, topic in enumerate(topics, 1):
+            house.tables.commit(topic, appending(house.file(0, 0, at, mark=str(at))), NOW_MS)
+        there = [name for _, name in house.catalog.list_tables("topics")]
+        assert len({name.lower() for name in there}) == len(there) == 5
+        assert all(name == name.lower() and len(name) <= 255 for name in there)
+        assert [len(house.rows(topic)) for topic in topics] == [1, 2, 3, 4, 5]
+        assert house.rows(topics[4]) == span(0, 0, 5)
+        assert {house.tables.find(topic).properties["dray.topic"] for topic in topics} == set(names)

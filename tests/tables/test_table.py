@@ -340,6 +340,42 @@ def test_metadata_is_left_alone_when_somebody_else_has_committed_last(house):
     assert house.tables.clean(orders(house), grace_ms=-LATE_MS) == []
 
 
+def test_a_sealed_table_takes_nothing_that_was_staged_before(house):
+    """CP6: a writer that slept with a file which is garbage by now can not bring it back."""
+    house.append(0, 0, 10)
+    before = house.rows()
+
+    def after_the_seal(real):
+        house.catalog.commit_table = stock
+        house.tables.commit(ORDERS, TableChange(seal=True), NOW_MS)
+        with pytest.raises(CommitFailedException):
+            real()
+        raise CommitFailedException("409")
+
+    stock = house.catalog.commit_table
+    instead(house, after_the_seal)
+    late = house.file(0, 10, 10)
+    house.tables.commit(ORDERS, appending(late), NOW_MS)
+    assert house.rows() == before + span(0, 10, 20), "its own second look is another thing"
+    assert len(orders(house).metadata.snapshots) == 3
+
+
+@pytest.mark.long
+def test_a_table_of_many_commits_keeps_what_it_should_and_no_metadata_besides(house):
+    """TX1, TX2: for real, not by arithmetic: 520 commits, and the clean-up that upkeep does."""
+    for at in range(520):
+        house.append(0, 10 * at, 10)
+    table = orders(house)
+    assert len(table.metadata.snapshots) <= 500
+    place = house.store.name_of(f"{table.location()}/metadata/")
+    assert len(house.store.list(place)) > 1_000
+    house.tables.clean(table, grace_ms=-LATE_MS)
+    needed = {house.store.name_of(location) for location in house.tables.reached(table).metadata}
+    assert {info.path for info in house.store.list(place)} == needed
+    assert house.rows() == span(0, 0, 5_200)
+    assert len(house.tables.reached(table).data) == 520
+
+
 def test_two_tables_of_one_topic_name_lie_apart(house):
     """R-193: a topic that was deleted and made again."""
     house.append(0, 0, 10)

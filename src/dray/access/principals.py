@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 from dray.access.authorizer import EVERYTHING, Rights
@@ -52,6 +53,7 @@ def nobody(door: Entrance, address: str, request: str) -> KnownCaller:
     return KnownCaller(principal=ANONYMOUS, rights=EVERYTHING, door=door, address=address, request=request)
 
 
+@lru_cache(maxsize=10_000)
 def parse_principal(text: str) -> Principal:
     """`User:name`, or the name alone."""
     name = text.removeprefix(f"{USER}:")

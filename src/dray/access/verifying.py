@@ -16,11 +16,11 @@ Invariants
 import asyncio
 import hashlib
 from collections import OrderedDict
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from dray.access import telemetry
 from dray.access.errors import OverLimit, Unauthenticated
-from dray.access.keys import KeyText
+from dray.access.keys import KEY_CHARS, KeyText, parse_key
 from dray.access.limits import Guesses
 from dray.access.passwords import fits
 from dray.clock import Clock
@@ -59,6 +59,14 @@ class Remembered(Generic[T]):
             self._all.popitem(last=False)
 
 
+class _Known(NamedTuple):
+    """A key that fitted."""
+
+    id: str
+    hash: str
+    until_ns: int
+
+
 class KeyVerifier:
     """Judges the keys that callers show."""
 
@@ -67,14 +75,14 @@ class KeyVerifier:
         self._clock = clock
         self._offload = offload
         self._pepper = entropy.random_bytes(32)
-        self._good: Remembered[tuple[str, int]] = Remembered()
+        self._good: Remembered[_Known] = Remembered()
         self._bad: Remembered[int] = Remembered()
         self._judging: dict[bytes, asyncio.Task[bool]] = {}
         self._guesses = Guesses(clock)
         self._strangers = asyncio.Semaphore(max(1, parallel - 1))
         self._threads = asyncio.Semaphore(parallel)
 
-    async def verify(self, shown: KeyText, address: str) -> ApiKey:
+    async def verify(self, text: str, address: str) -> ApiKey:
         """The record of a key that is valid now.
 
         Raises:
@@ -83,13 +91,25 @@ class KeyVerifier:
             Unavailable: it could not be judged.
         """
         self._catalog.check_serving()  # AC6
-        digest = hashlib.blake2b(shown.reveal().encode(), digest_size=DIGEST_BYTES, key=self._pepper).digest()
-        record, known = self._catalog.machine.access.find(shown.id), self._good.get(digest)
-        if record is not None and known is not None and known[0] == record.hash and self._clock.boot_ns() < known[1]:
-            return record  # AC5: the record is the live one
+        digest = self._digest(text)
+        known = self._good.get(digest)
+        if known is not None and self._clock.boot_ns() < known.until_ns:
+            record = self._catalog.machine.access.find(known.id)  # AC5: the live one
+            if record is not None and record.hash == known.hash:
+                return record
+        return await self._look(digest, parse_key(text), known, address)
+
+    def _digest(self, text: str) -> bytes:
+        """Of a key, before it is read; of what cannot be one nothing is remembered."""
+        fits_one = len(text) == KEY_CHARS and text.isascii()
+        return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES, key=self._pepper).digest() if fits_one else b""
+
+    async def _look(self, digest: bytes, shown: KeyText, known: "_Known | None", address: str) -> ApiKey:
+        """What is not remembered, or no more."""
+        record = self._catalog.machine.access.find(shown.id)
         if (self._bad.get(digest) or 0) > self._clock.boot_ns():
             raise Unauthenticated(WRONG)
-        trusted = record is not None and known is not None and known[0] == record.hash
+        trusted = record is not None and known is not None and known.hash == record.hash
         guesses = not trusted and digest not in self._judging  # a fleet that shows one key makes one guess
         if guesses:
             self._take_guess(shown.id, address)
@@ -100,7 +120,7 @@ class KeyVerifier:
             raise Unauthenticated(WRONG)
         if guesses:
             self._guesses.was_right(shown.id, address)
-        self._good.put(digest, (record.hash, self._clock.boot_ns() + GOOD_NS))
+        self._good.put(digest, _Known(record.id, record.hash, self._clock.boot_ns() + GOOD_NS))
         if self._catalog.machine.access.find(shown.id) is None:  # AC5: it was revoked meanwhile
             raise Unauthenticated(WRONG)
         return record

@@ -25,7 +25,7 @@ from dray.node.roles.broker import RunningBroker, run_broker
 from dray.node.settings import BrokerSettings
 from dray.objects.settings import ObjectsSettings
 from dray.tables.due import DueRules, look_for_due
-from dray.tables.options import CompactorOptions, Said, Store
+from dray.tables.options import CompactorOptions, Said, store_of
 from dray.tables.settings import CompactionSettings, TableSettings
 from dray.telemetry import logger
 
@@ -56,7 +56,7 @@ def options_of(config: Config) -> CompactorOptions:
     table, compaction = config.get(TableSettings), config.get(CompactionSettings)
     logging = config.get(LoggingSettings)
     return CompactorOptions(
-        data=str(config.get(BrokerSettings).data.absolute()), store=_store(config.get(ObjectsSettings)),
+        data=str(config.get(BrokerSettings).data.absolute()), store=store_of(config.get(ObjectsSettings)),
         tables=table.enabled, catalog=table.catalog, namespace=table.namespace,
         keep_rows=table.retention == "keep", keep_tables=table.on_topic_delete == "keep",
         age_ms=int(compaction.max_age.total_seconds() * 1000),
@@ -65,16 +65,6 @@ def options_of(config: Config) -> CompactorOptions:
         settled_ms=int(compaction.settled.total_seconds() * 1000), look_s=compaction.look.total_seconds(),
         idle_s=compaction.idle.total_seconds(), master=compaction.master, log_level=logging.level,
         log_form=logging.format,
-    )  # fmt: skip
-
-
-def _store(settings: ObjectsSettings) -> Store:
-    secret, token = settings.secret_access_key, settings.session_token
-    return Store(
-        url=settings.url, endpoint=settings.endpoint, region=settings.region, access_key=settings.access_key_id,
-        secret_key=None if secret is None else secret.get_secret_value(),
-        session_token=None if token is None else token.get_secret_value(), attempts=settings.retries + 1,
-        attempt_seconds=settings.attempt_timeout.total_seconds(), total_seconds=settings.deadline.total_seconds(),
     )  # fmt: skip
 
 

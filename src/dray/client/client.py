@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from types import TracebackType
-from typing import Final, Protocol, TypedDict, TypeVar, Unpack
+from typing import Final, TypedDict, TypeVar, Unpack
 
 from google.protobuf.message import Message
 
@@ -82,11 +82,6 @@ class HeapInfo:
     paused: bool
     config: pb.HeapConfig = field(repr=False)
     """All of it, as the wire has it."""
-
-
-class _Confirmed(Protocol):
-    confirmation: str
-    force: bool
 
 
 _C = TypeVar("_C", pb.DestroyReq, pb.PurgeReq, pb.DlqDeleteReq)

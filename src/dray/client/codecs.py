@@ -6,8 +6,7 @@ import msgspec
 
 from dray.client.errors import InvalidRequest
 
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-Payload: TypeAlias = "bytes | Json"
+Payload: TypeAlias = "bytes | bool | int | float | str | list[Payload] | dict[str, Payload] | None"
 
 
 class Codec(Protocol):

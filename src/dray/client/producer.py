@@ -1,9 +1,9 @@
 """Messages on their way to a broker: calls share lists, lists share a stream, and a broken stream loses nothing.
 
 Invariants
-    CP1  A message is sent again under the producer, epoch and sequence that it
+    SQ1  A message is sent again under the producer, epoch and sequence that it
          had the first time; a new one never gets a pair that was given.
-    CP2  Every call is answered: with an id, with an error, or after its time
+    SQ2  Every call is answered: with an id, with an error, or after its time
          with `OutcomeUnknown` if it was sent.
 """
 
@@ -67,13 +67,13 @@ class Producer:
         self._closed = False
 
     def next_seq(self, heap: str) -> int:
-        """Dense for each heap, so that the broker remembers a range (CP1)."""
+        """Dense for each heap, so that the broker remembers a range (SQ1)."""
         seq = self._seqs.get(heap, 0)
         self._seqs[heap] = seq + 1
         return seq
 
     async def send(self, item: pb.EnqueueReq, timeout: float) -> Enqueued:
-        """Durable when it returns (CP2)."""
+        """Durable when it returns (SQ2)."""
         if self._closed:
             raise ClientClosed("the client is closed")
         loop = asyncio.get_running_loop()
@@ -173,7 +173,7 @@ class Producer:
             asyncio.get_running_loop().call_later(Pauses().next_s(), self._send_again, again)
 
     def _send_again(self, units: "list[_Sending]") -> None:
-        """In front, as they were (CP1)."""
+        """In front, as they were (SQ1)."""
         self._waiting.extendleft(one for one in reversed(units) if not one.answer.done())
         self._news.set()
 

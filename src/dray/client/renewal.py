@@ -4,8 +4,8 @@ Every third of a lease all that is due of one heap goes in one call. What is
 refused is lost, and so is what could not be renewed before its end.
 
 Invariants
-    CL1  A lease is measured by this machine's own clock from its receipt.
-    CL2  Nothing is renewed after it was settled or given up here.
+    SR1  A lease is measured by this machine's own clock from its receipt.
+    SR2  Nothing is renewed after it was settled or given up here.
 """
 
 import threading
@@ -58,7 +58,7 @@ class LeaseRenewal:
             self._changed.notify()
 
     def drop(self, token: str) -> None:
-        """CL2"""
+        """SR2"""
         with self._changed:
             self._kept.pop(token, None)
 
@@ -106,7 +106,7 @@ class LeaseRenewal:
                 self._lose(one)
             elif not result.HasField("error"):
                 left_s = result.lease_for.seconds + result.lease_for.nanos / 1e9
-                one.ends_s = began_s + left_s  # CL1
+                one.ends_s = began_s + left_s  # SR1
                 one.due_s = now_s() + min(one.lease_s, max(left_s, SOONEST_S)) / 3
             else:
                 one.due_s = now_s() + SOONEST_S

@@ -53,7 +53,7 @@ class Handed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ConsumerWants:
     """What a consumer asks for."""
 
     group: str
@@ -78,7 +78,7 @@ class ConsumeService:
         self._settings = settings
         self._flights: OrderedDict[tuple[str, bytes], _Flights] = OrderedDict()
 
-    async def consume(self, topic: Topic, wanted: Wanted) -> list[Handed]:
+    async def consume(self, topic: Topic, wanted: ConsumerWants) -> list[Handed]:
         """Records that are not settled, waiting for the first of them.
 
         Raises:
@@ -137,7 +137,7 @@ class ConsumeService:
 
     # -- handing out -------------------------------------------------------
 
-    async def _take(self, topic: Topic, flights: "_Flights", wanted: Wanted) -> list[Handed]:
+    async def _take(self, topic: Topic, flights: "_Flights", wanted: ConsumerWants) -> list[Handed]:
         handed: list[Handed] = []
         size = 0
         for partition in flights.turn(topic.visible):
@@ -170,7 +170,7 @@ class ConsumeService:
             flights.of(one.partition).return_at(one.record.offset, self._clock.boot_ns())
 
     async def _take_from(
-        self, topic: Topic, flight: Flight, partition: int, wanted: Wanted, most: int, size: int
+        self, topic: Topic, flight: Flight, partition: int, wanted: ConsumerWants, most: int, size: int
     ) -> list[Handed]:
         group = wanted.group
         flight.look(*self._acks.position(group, topic, partition))  # CO7

@@ -130,7 +130,7 @@ class Peeking:
         if not payload:
             return shown
         inline = shard.messages.bodies
-        wanted = [_as_granted(slot, one.row, inline.get(slot)) for slot, one in zip(slots, shown, strict=True)]
+        wanted = [as_granted(slot, one.row, inline.get(slot)) for slot, one in zip(slots, shown, strict=True)]
         bodies = await self._readers[domain_of(heap.shard)].read(wanted)
         whole = []
         for slot, one in zip(slots, shown, strict=True):
@@ -155,7 +155,8 @@ def _look(shard: Shard, slot: int, at: DomainTime, domain: int) -> PeekedMessage
     )  # fmt: skip
 
 
-def _as_granted(slot: int, row: MessageRow, body: bytes | None) -> GrantedMessage:
+def as_granted(slot: int, row: MessageRow, body: bytes | None) -> GrantedMessage:
+    """As bodies are read for."""
     return GrantedMessage(
         slot, row.arrival, row.priority, row.attempts, row.partition, row.flags, row.number, row.begun_ms, row.seq,
         row.enqueued_ms, row.max_retries, row.place, row.position, row.length, body,

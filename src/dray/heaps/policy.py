@@ -17,6 +17,10 @@ class HeapPolicy:
     """Bodies in memory that are older are written to objects."""
     spill_bytes: int = 4 << 20
     """Bodies of one object that is spilled to."""
+    rewrite_every_ms: int = 600_000
+    """How often it is looked whether objects are mostly dead."""
+    rewrite_slack_bytes: int = 64 << 20
+    """Objects may hold twice the bodies that live, and so much more."""
     cache_bytes: int = 64 << 20
     """Of objects that bodies were read from."""
     turn_rows: int = 2_000

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from dray.clock import Clock
 from dray.machine.heaps.shard import Shard
+from dray.machine.sessions import SessionKind
 from dray.replica.replica import Replica
 
 
@@ -37,3 +38,11 @@ def due_in_ms(shard: Shard, at: DomainTime) -> int | None:
     if deadline_ms is not None:
         left.append(deadline_ms - at.running_ms)
     return min(left, default=None)
+
+
+def is_oldest(replica: Replica) -> bool:
+    """Is this the oldest broker that is heard? It does what one is enough for."""
+    own = replica.session
+    brokers = [one.id for one in replica.machine.sessions.live.values() if one.kind is SessionKind.BROKER]
+    heard = [number for number in brokers if not replica.is_silent(number)]
+    return own is not None and own.id == min(heard, default=own.id)

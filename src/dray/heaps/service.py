@@ -26,6 +26,7 @@ from dray.heaps.policy import HeapPolicy
 from dray.heaps.producing import HeapMessage as HeapMessage
 from dray.heaps.producing import MessagePacker, TakenMessage, refusal_of, taken
 from dray.heaps.reading import BodyReader, ReadObjects
+from dray.heaps.rewrite import Rewriter
 from dray.heaps.settling import SettleOne, SettleOutcome, check_settlement, cut_note, outcome
 from dray.heaps.spill import Spiller
 from dray.heaps.stats import Statistics
@@ -72,7 +73,7 @@ class HeapService:
         kept = ReadObjects(self._policy.cache_bytes)
         self._lanes: dict[int, HeapLane] = {}
         self._readers: dict[int, BodyReader] = {}
-        self._upkeep: list[Ticker | Spiller] = []
+        self._upkeep: list[Ticker | Spiller | Rewriter] = []
         self._consumers: set[Consumer] = set()
         self._packer = MessagePacker()
         self.peeking = Peeking(domains=domains, readers=self._readers, clock=clock)
@@ -86,6 +87,9 @@ class HeapService:
             self._upkeep += [
                 Ticker(replica, clock, self._policy),
                 Spiller(replica=replica, placer=placer, clock=clock, policy=self._policy),
+                Rewriter(
+                    replica=replica, placer=placer, reader=self._readers[domain], clock=clock, policy=self._policy
+                ),
             ]
 
     @asynccontextmanager

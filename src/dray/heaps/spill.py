@@ -5,9 +5,11 @@ order in which consumers will want them. Anybody may try: a body never changes,
 and what is gone meanwhile does not count.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
+from typing import NamedTuple
 
+from dray.buffers import Buffer
 from dray.clock import Clock
 from dray.errors import DrayError
 from dray.heaps import telemetry
@@ -17,6 +19,7 @@ from dray.machine.command import MAX_ROWS
 from dray.machine.heaps.commands import Spilled
 from dray.machine.heaps.packets import Spill, SpillRow, pack_spilled
 from dray.machine.heaps.shard import Shard
+from dray.machine.names import StreamId
 from dray.replica.replica import Replica
 from dray.telemetry import logger
 
@@ -68,17 +71,33 @@ class Spiller:
         return [(slot, shard.messages.bodies[slot]) for slot in chosen]
 
     async def _spill(self, shard: Shard, chosen: Sequence[tuple[int, bytes]]) -> int:
-        arrivals = [shard.messages.rows.arrival(slot) for slot, _ in chosen]
-        placed = await self._placer.place(shard.id, [body for _, body in chosen])
-        rows: Iterator[SpillRow] = (
-            SpillRow(slot, arrival, position, len(body))
-            for (slot, body), arrival, position in zip(chosen, arrivals, placed.positions, strict=True)
+        arrival = shard.messages.rows.arrival
+        bodies = [MovingBody(slot, arrival(slot), body) for slot, body in chosen]
+        return await move_bodies(self._replica, self._placer, shard.id, bodies, "memory")
+
+
+class MovingBody(NamedTuple):
+    """A body on its way to another object: whose it is, and its bytes."""
+
+    slot: int
+    arrival: int
+    body: Buffer
+
+
+async def move_bodies(
+    replica: Replica, placer: BodyPlacer, shard: StreamId, bodies: Sequence[MovingBody], why: str
+) -> int:
+    """Write bodies into one object, and let their rows name it; how many were still there."""
+    placed = await placer.place(shard, [one.body for one in bodies])
+    rows = (
+        SpillRow(one.slot, one.arrival, position, len(one.body))
+        for one, position in zip(bodies, placed.positions, strict=True)
+    )
+    (verdict,) = await replica.propose(
+        Spill(
+            shard=shard, packed=pack_spilled(rows), wal_id=placed.wal_id, size=placed.size,
+            created_ms=placed.created_ms, zone=placer.zone,
         )
-        (verdict,) = await self._replica.propose(
-            Spill(
-                shard=shard.id, packed=pack_spilled(rows), wal_id=placed.wal_id, size=placed.size,
-                created_ms=placed.created_ms, zone=self._placer.zone,
-            )
-        )  # fmt: skip
-        telemetry.SPILLS.labels("memory").inc()
-        return verdict.named if isinstance(verdict, Spilled) else 0
+    )  # fmt: skip
+    telemetry.SPILLS.labels(why).inc()
+    return verdict.named if isinstance(verdict, Spilled) else 0

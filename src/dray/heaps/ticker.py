@@ -8,11 +8,10 @@ from dray.clock import Clock
 from dray.errors import DrayError
 from dray.heaps import telemetry
 from dray.heaps.policy import HeapPolicy
-from dray.heaps.present import DomainTime, due_in_ms, present
+from dray.heaps.present import DomainTime, due_in_ms, is_oldest, present
 from dray.machine.heaps.commands import Tick, Ticked
 from dray.machine.heaps.shard import Shard
 from dray.machine.heaps.tombs import KEPT_MS
-from dray.machine.sessions import SessionKind
 from dray.replica.replica import Replica
 from dray.telemetry import logger
 
@@ -45,7 +44,7 @@ class Ticker:
     def _is_due(self, shard: Shard, at: DomainTime) -> bool:
         if shard.closed:
             return False
-        patience_ms = 0 if self._is_oldest() else self._policy.overdue_ms
+        patience_ms = 0 if is_oldest(self._replica) else self._policy.overdue_ms
         due_ms = due_in_ms(shard, at)
         if due_ms is not None and due_ms <= -patience_ms:
             return True
@@ -66,9 +65,3 @@ class Ticker:
                 and shard.messages.rows.due_ms(oldest) + config.retention_ms <= at.now_ms - patience_ms
             )
         )
-
-    def _is_oldest(self) -> bool:
-        own = self._replica.session
-        brokers = [one.id for one in self._replica.machine.sessions.live.values() if one.kind is SessionKind.BROKER]
-        heard = [number for number in brokers if not self._replica.is_silent(number)]
-        return own is not None and own.id == min(heard, default=own.id)

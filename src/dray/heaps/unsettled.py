@@ -5,7 +5,7 @@ direction) says how many messages it may hold instead. What it holds is what
 the machine says: a message counts until its lease ends, through any broker.
 
 Invariants
-    HL5  A consumer holds at most `most` messages that this gave it, by what
+    HL7  A consumer holds at most `most` messages that this gave it, by what
          this broker has seen of the log.
 """
 
@@ -61,4 +61,4 @@ class UnsettledConsumer:
         room = self._most - len(self._held) - self._given
         if room > 0:
             self._given += room
-            self._consumer.add_credits(room)  # HL5
+            self._consumer.add_credits(room)  # HL7

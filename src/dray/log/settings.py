@@ -58,6 +58,6 @@ class LogSettings(Section):
             raise ValueError(f"log.max_entry_bytes must be from 1B to {_LARGEST_ENTRY}")
         if self.segment_bytes < self.max_entry_bytes:
             raise ValueError("log.segment_bytes must be at least log.max_entry_bytes")
-        if not _LEAST <= self.keep_bytes or not _LEAST <= self.checkpoint_bytes:
+        if min(self.keep_bytes, self.checkpoint_bytes) < _LEAST:
             raise ValueError(f"log.keep_bytes and log.checkpoint_bytes must be at least {_LEAST}")
         return self

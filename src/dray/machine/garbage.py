@@ -21,7 +21,7 @@ Invariants
         by machine time, and that no live pin may still need; never while
         time is paused, and never hastier than the domain's minimum.
     X3  A pin keeps every object that died at or after its position; it ends
-        with its session.
+        with its session. A hold does the same and ends by machine time (X9).
     X4  Only what was marked deleting may be gone; to say so again is harmless.
     X7  A table lets go only of files that no row and no task names: whatever
         the index still shows, the table may show as well.
@@ -30,7 +30,7 @@ Invariants
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from heapq import merge
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, Protocol
 
 from msgspec import Meta
 
@@ -151,6 +151,12 @@ class Death:
     deleting: bool
 
 
+class OldestHold(Protocol):
+    """What is asked about readers that no session stands for."""
+
+    def oldest(self) -> int | None: ...
+
+
 class Objects(ObjectTable):
     """The objects of a domain, and their end."""
 
@@ -160,8 +166,9 @@ class Objects(ObjectTable):
         Pin, Unpin, MarkDeleting, Gone, ReleaseFiles, HoldFiles,
     )  # fmt: skip
 
-    def __init__(self, head: Head, timeline: Timeline) -> None:
+    def __init__(self, head: Head, timeline: Timeline, holds: OldestHold) -> None:
         super().__init__(head)
+        self._holds = holds
         self.min_grace_ms = 0
         self.dead: dict[ObjectId, Death] = {}
         """In order of death."""
@@ -203,7 +210,9 @@ class Objects(ObjectTable):
             del self.pins[key]
 
     def oldest_pin(self) -> int | None:
-        return min(self.pins.values(), default=None)
+        """What died at or after this position stays: somebody may read it (X3)."""
+        held = self._holds.oldest()
+        return min((*self.pins.values(), *(() if held is None else (held,))), default=None)
 
     def due(self, grace_ms: int, limit: int) -> list[ObjectId]:
         """Dead objects that `MarkDeleting` would take now, oldest death first."""

@@ -39,6 +39,7 @@ from dray.machine.groups.groups import Groups
 from dray.machine.head import SUPPORTED, Activate, Genesis, Head
 from dray.machine.heaps.catalog import HeapCatalog
 from dray.machine.heaps.shards import Heaps
+from dray.machine.holds import Holds
 from dray.machine.names import NOBODY, LogId, SessionId
 from dray.machine.noun import Noun
 from dray.machine.offsets import Offsets
@@ -70,7 +71,8 @@ class Machine:
         self.head = Head()
         self.timeline = Timeline()
         self.sessions = Sessions(self.timeline)
-        self.objects = Objects(self.head, self.timeline)
+        self.holds = Holds(self.timeline)
+        self.objects = Objects(self.head, self.timeline, self.holds)
         self.streams = Streams(self.head, self.timeline, self.sessions, self.objects)
         self.producer_ids = ProducerIds(self.head)
         self.topics = Topics(self.head, self.timeline, self.streams, self.producer_ids)
@@ -100,7 +102,7 @@ class Machine:
         return (
             self.sessions, self.objects, self.streams, self.topics, self.offsets, self.brokers, self.confirmations,
             self.producer_ids, self.groups, self.group_configs, self.generations, self.data_domains,
-            self.tasks, self.table_marks, self.heap_catalog, self.heaps, self.access,
+            self.tasks, self.table_marks, self.heap_catalog, self.heaps, self.access, self.holds,
         )  # fmt: skip
 
     @property

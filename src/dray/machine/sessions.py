@@ -293,7 +293,7 @@ class Sessions:
             id=number, name=session.name, nonce=session.nonce, kind=session.kind,
             reason=reason, position=step.position, time_ms=self._timeline.time_ms,
         )  # fmt: skip
-        step.ended.append(SessionEnd(session=number, reason=reason))
+        step.ended.append(SessionEnd(session=number, reason=reason, clock_ms=session.clock_ms))
         if len(self.ended) > MAX_ENDED:
             # The oldest one's orphans are never swept: a leak, where memory without bound would be an outage.
             self._forget(min(self.ended))

@@ -39,6 +39,8 @@ class EndReason(Enum):
 class SessionEnd:
     session: SessionId
     reason: EndReason
+    clock_ms: int = 0
+    """What its clock showed last."""
 
 
 class Named(NamedTuple):

@@ -12,7 +12,7 @@ from dray.node.directory import DataDirectory
 from dray.objects.port import NoSuchObject, Objects
 from dray.objects.settings import ObjectsSettings
 from dray.offload import Offload
-from dray.servers.http.catalog import LoadedTable, NoSuchNamespace, ReadOnly, TableCatalog
+from dray.servers.http.catalog import LoadedTable, NoSuchNamespace, ReadOnlyCatalog, TableCatalog
 from dray.tables.places import BUILT_IN, place_of, sqlite_file
 from dray.tables.pointers import SqliteNames
 from dray.tables.settings import TableSettings
@@ -115,8 +115,8 @@ class CatalogElsewhere:
     async def table(self, namespace: str, name: str) -> LoadedTable | None:
         raise self._elsewhere()
 
-    def _elsewhere(self) -> ReadOnly:
-        return ReadOnly("the tables of this cluster are in the catalog that table.catalog names: ask that one")
+    def _elsewhere(self) -> ReadOnlyCatalog:
+        return ReadOnlyCatalog("the tables of this cluster are in the catalog that table.catalog names: ask that one")
 
 
 def _reaching(store: ObjectsSettings) -> dict[str, str]:

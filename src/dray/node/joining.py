@@ -1,7 +1,7 @@
 """A broker on the log that another process of this machine keeps: a broker too, or a log server alone.
 
     drayd dev --data A                  drayd meta --data A
-    drayd dev --data B --log unix:A/meta.sock --kafka 127.0.0.1:9093 --http 127.0.0.1:7434
+    drayd dev --data B --log unix:A/meta.sock --kafka 127.0.0.1:9093 --http 127.0.0.1:7434 --grpc 127.0.0.1:7431
 
 The owner of A serves its log on a socket; B follows and writes it there, and
 keeps its records in the store that A uses. B's own directory holds who it is

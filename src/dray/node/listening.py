@@ -9,6 +9,7 @@ import errno
 import socket
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
+from typing import Final
 
 from dray.errors import DrayError, Unavailable
 from dray.node import telemetry
@@ -17,6 +18,9 @@ from dray.servers.grpc.settings import GrpcSettings
 from dray.servers.http.settings import HttpSettings
 from dray.servers.kafka.settings import KafkaSettings
 from dray.telemetry import logger
+
+GUARDED: Final = "grpc.listen"
+"""Who listens there beyond loopback asks for a key (`access.required`), or says by itself that it does not."""
 
 
 class PortTaken(Unavailable):
@@ -82,7 +86,7 @@ def _take(stack: AsyncExitStack, text: str, key: str, flag: str) -> Taken:
     taken = take(text, key, flag)
     for bound in taken.sockets:
         stack.callback(bound.close)
-    if not taken.address.is_loopback:
+    if not taken.address.is_loopback and key != GUARDED:
         logger().warning(telemetry.EXPOSED, listener=key.partition(".")[0], host=taken.address.host)
     return taken
 

@@ -12,6 +12,7 @@ from dray.node import telemetry
 from dray.node.addresses import HostPort
 from dray.node.plane import Plane
 from dray.node.space import DiskWatch, Reading, report
+from dray.node.table_gauges import measure_tables
 from dray.servers.http.overview import BrokerRow, DiskRow, Overview, PartitionRow, TopicPage, TopicRow
 from dray.telemetry import last_warnings
 
@@ -38,6 +39,7 @@ class BrokerView:
         telemetry.TOPIC_BYTES.clear()  # a deleted topic has no size
         for row in rows[:TOPIC_SERIES]:
             telemetry.TOPIC_BYTES.labels(row.name).set(row.size_bytes)
+        await measure_tables(self._domains)
 
     async def overview(self, states: Mapping[str, str], search: str, first: int, count: int) -> Overview:
         reading = await self._reading()

@@ -47,3 +47,19 @@ TOPICS: Final = telemetry.gauge("dray_topics", "topics of the cluster")
 TOPIC_BYTES: Final = telemetry.gauge(
     "dray_topic_bytes", "bytes of a topic's records; the thousand largest topics have a series", ["topic"]
 )
+TABLE_LAG_RECORDS: Final = telemetry.gauge(
+    "dray_table_lag_records",
+    "records of a topic that are not in its table's files yet; the thousand topics furthest behind have series",
+    ["topic"],
+)
+TABLE_LAG_BYTES: Final = telemetry.gauge("dray_table_lag_bytes", "bytes of those records", ["topic"])
+TABLE_LAG_SECONDS: Final = telemetry.gauge(
+    "dray_table_lag_seconds", "how old the oldest record is that is not in its table's files", ["topic"]
+)
+TABLE_FILES: Final = telemetry.gauge("dray_table_files", "files that stand for records of a topic", ["topic"])
+TABLE_BYTES: Final = telemetry.gauge("dray_table_bytes", "bytes of those files", ["topic"])
+TABLE_PROBLEM: Final = telemetry.gauge(
+    "dray_table_problem",
+    "1 for a topic whose table stands still: somebody else has changed it (drayd admin table status)",
+    ["topic"],
+)

@@ -28,7 +28,7 @@ MAX_PARTITIONS: Final = 100_000
 MAX_OFFSET: Final = 2**63 - 1
 
 KNOWN: Final = (
-    "path", "objects", "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets",
+    "path", "url", "objects", "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets",
     "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition", "includeHeaders", "failOnDataLoss",
     "pinSeconds",
@@ -39,6 +39,7 @@ _OF_A_TABLE: Final = frozenset(
 )
 """Properties that Spark gives every table of its catalog."""
 _COPY: Final = "option."
+_ADDRESSES: Final = ("http://", "https://")
 
 ByPartition: TypeAlias = dict[str, dict[int, int]]
 """Numbers by topic and partition."""
@@ -68,7 +69,9 @@ class ReadOptions:
     """What is to be read."""
 
     path: str
-    """The data directory."""
+    """The data directory; empty where a broker is asked."""
+    url: str | None
+    """Of the broker that is asked to plan: its HTTP port."""
     objects: str | None
     """Where the records are, if not in the data directory."""
     topics: "dict[str, tuple[int, ...] | None] | re.Pattern[str]"
@@ -83,7 +86,9 @@ class ReadOptions:
     include_headers: bool
     fail_on_data_loss: bool
     pin_seconds: int
-    """A read may take this long; its objects are let go sooner if the driver ends."""
+    """A read may take this long: for so long its objects are kept."""
+    asked: Mapping[str, str]
+    """The options as they were given, but for those that say where: what a broker is told that plans."""
 
 
 def parse_options(given: Mapping[str, str]) -> ReadOptions:
@@ -93,8 +98,10 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         BadOption: names the option and what would be right.
     """
     options = _own(given)
+    path, url = _where(options)
     return ReadOptions(
-        path=_path(options),
+        path=path,
+        url=url,
         objects=options.get("objects"),
         topics=_topics(options),
         starting=_place(options, "starting", EARLIEST),
@@ -105,6 +112,7 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         include_headers=_flag(options, "includeHeaders", default=False),
         fail_on_data_loss=_flag(options, "failOnDataLoss", default=True),
         pin_seconds=_number(options, "pinSeconds", 10, 7 * 86_400, 86_400),
+        asked={name: value for name, value in options.items() if name not in ("path", "url", "objects")},
     )
 
 
@@ -116,7 +124,9 @@ def is_table(given: Mapping[str, str]) -> bool:
 def pack_options(given: Mapping[str, str]) -> str:
     """The options of a table as text, with a path that means the same from everywhere."""
     own = _own(given)
-    return msgspec.json.encode(own | {"path": str(Path(_path(own)).absolute())}).decode()
+    path, url = _where(own)
+    where = {"path": str(Path(path).absolute())} if url is None else {"url": url}
+    return msgspec.json.encode({name: text for name, text in own.items() if name != "path"} | where).decode()
 
 
 def unpack_options(text: str) -> dict[str, str]:
@@ -144,14 +154,25 @@ def _unknown(name: str) -> BadOption:
     return BadOption("no such option", option=name, nearest=_NAMES[nearest[0]], known=", ".join(KNOWN))
 
 
-def _path(options: Mapping[str, str]) -> str:
-    path = options.get("path", "")
+def _where(options: Mapping[str, str]) -> tuple[str, str | None]:
+    """The data directory, or nothing and the address of a broker."""
+    path, url = options.get("path", ""), options.get("url")
+    if url is None and path.startswith(_ADDRESSES):
+        path, url = "", path
+    if url is not None:
+        if path:
+            raise BadOption("give path, a data directory, or url, the HTTP port of a broker, and not both")
+        if not url.startswith(_ADDRESSES):
+            raise BadOption(
+                "it is the HTTP port of a broker, such as http://127.0.0.1:7433", option="url", given=url[:200]
+            )
+        return "", url
     if not path:
-        raise BadOption("path is missing: the data directory, as in drayd dev --data DIR")
+        raise BadOption("path is missing: the data directory, as in drayd dev --data DIR, or the URL of a broker")
     for scheme in ("file:///", "file:/"):  # as Spark reads and writes them: nothing in them is escaped
         if path.startswith(scheme):
-            return path.removeprefix(scheme.removesuffix("/"))
-    return path
+            return path.removeprefix(scheme.removesuffix("/")), None
+    return path, None
 
 
 def _topics(options: Mapping[str, str]) -> "dict[str, tuple[int, ...] | None] | re.Pattern[str]":

@@ -1,151 +1,108 @@
-"""Holding the objects of a plan for as long as its driver may read them.
+"""Holding the objects of a plan, and the state that the plan is cut from.
 
-Spark plans in a process that ends with the planning, so the pin cannot live
-there. A small process of its own, one for each driver and directory, holds
-the session: `keeper`. It ends, and gives its session back, when the driver's
-Python is gone or the last hold has run out; if it is killed, the brokers
-expire its session. This module is how a planner talks to it.
+Spark plans in a process that ends with the planning, and reads hours later in
+others. So the objects are held by the machine for a time (`machine.holds`):
+the planner proposes a hold, waits until its own fold shows it, cuts the plan
+from that very fold, and goes. Nothing is left behind but the hold, which ends
+by itself. Who is done early, and shares its hold with nobody, lets it go.
 
-    planner -> keeper   {"pin": name, "seconds": n}
-    keeper  -> planner  {"state": "pinned" | "closed" | "failed", "reason": ...}
+Where no broker runs nobody deletes anything, and nothing is written: such a
+directory is read as it lies. If a broker starts on it meanwhile, the grace time
+of garbage is what a read has. The same goes for a cluster whose operator has
+not activated the version of the rules that knows holds.
 
-`closed` means that no broker runs on the directory. Then nobody deletes
-anything; the keeper goes on looking, and pins as soon as a broker comes. What
-dies in the moments between is kept by the grace time of garbage.
+Invariants
+    SP6  A plan is cut from a state in which its hold is applied, in every
+         domain; where none can be had, nothing is planned.
+    SP7  Planning leaves no process and no session behind.
 """
 
 import asyncio
-import hashlib
-import os
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
-from typing import IO, Final, Literal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
 
-import msgspec
-
-from dray.clock import SystemClock
+from dray.errors import Unavailable, Unknown
 from dray.ids import SystemEntropy
-from dray.log.sockets import reachable_path
+from dray.machine.holds import HOLDS_VERSION, Held, Hold, LetGo
+from dray.machine.machine import Machine
 from dray.node.directory import DataDirectory
+from dray.node.reaching import Reached, reach
 from dray.pipeline.errors import NotPinned
-from dray.pipeline.private import private_directory
+from dray.pipeline.opening import effects
+from dray.replica.replica import Replica
 
-STARTING_LIMIT_S: Final = 60
-PINNING_LIMIT_S: Final = 60
-PAUSE_S: Final = 0.05
-PATIENCE_S: Final = (0, 2, 8)
-"""Before each start of a keeper, this long for the one that may be starting or ending already."""
-AFTER_FAILURE_S: Final = 0.5
-TOLD_BYTES: Final = 2_000
-"""Of what a keeper said at its end."""
-MESSAGE_BYTES: Final = 4_096
+ATTEMPTS: Final = 5
+PAUSE_S: Final = 1.0
+"""Between two of them: a broker that restarts is back after a few."""
+LIMIT_S: Final = 60
+NAME: Final = "plan"
 
 
-class Hold(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold everything that the next plan may name."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldState:
+    """The machines of a directory as of now: everything that was acknowledged before is in them."""
 
-    pin: str
-    seconds: int
-
-
-class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a hold."""
-
-    state: Literal["pinned", "closed", "failed"]
-    reason: str = ""
+    machines: dict[int, Machine]
+    pin: str | None
+    """Of the hold; None: nothing is held, because no broker runs, or its rules know no holds."""
 
 
-async def hold(directory: DataDirectory, *, seconds: int, driver: int | None = None) -> None:
-    """Return once what a plan made from now on names is held (SP5).
+async def held_state(directory: DataDirectory, *, seconds: int, shared: bool = True) -> HeldState:
+    """Hold everything that is there, then tell what there is (SP6).
 
-    `driver` is the process whose end ends the hold: the parent of a planner,
-    which is the Python daemon of the Spark driver, or its JVM.
+    Raises:
+        NotPinned: the broker takes no hold; nothing was planned.
     """
-    watched = os.getppid() if driver is None else driver
-    request = Hold(pin=f"plan-{SystemEntropy().random_bytes(8).hex()}", seconds=seconds)
-    socket = socket_of(directory, watched)
-    with tempfile.TemporaryFile() as said:
-        keepers = _Keepers(directory, socket, watched, said)
-        held = await _ask(socket, request)
-        while held is None:
-            keepers.see_to_one()
+    pin, cause = f"{NAME}-{SystemEntropy().random_bytes(8).hex()}", ""
+    for attempt in range(ATTEMPTS):
+        if attempt:
             await asyncio.sleep(PAUSE_S)
-            held = await _ask(socket, request)
-    if held.state == "failed":
-        raise NotPinned("the objects could not be held: is the broker well?", reason=held.reason)
-
-
-def socket_of(directory: DataDirectory, driver: int) -> Path:
-    """Where the keeper of a driver listens: a directory of this user alone."""
-    home = private_directory(os.environ)  # noqa: TID251
-    name = hashlib.blake2b(str(directory.root.resolve()).encode(), digest_size=8).hexdigest()
-    return home / f"{driver}-{name}.sock"
-
-
-async def _ask(socket: Path, request: Hold) -> Held | None:
-    try:
-        with reachable_path(socket) as name:
-            reader, writer = await asyncio.open_unix_connection(name, limit=MESSAGE_BYTES)
-    except OSError:
-        return None
-    try:
-        writer.write(msgspec.json.encode(request) + b"\n")
-        async with asyncio.timeout(PINNING_LIMIT_S):
-            line = await reader.readline()
-        return msgspec.json.decode(line, type=Held) if line else None
-    except TimeoutError as late:
-        raise NotPinned("the broker took no pin in time", limit_s=PINNING_LIMIT_S) from late
-    except OSError:
-        return None
-    finally:
-        writer.close()
-
-
-class _Keepers:
-    """Starts a keeper while none answers, a few times and not more."""
-
-    def __init__(self, directory: DataDirectory, socket: Path, driver: int, said: IO[bytes]) -> None:
-        self._command = [sys.executable, "-m", "dray.pipeline.keeper", str(directory.root), str(socket), str(driver)]
-        self._said = said
-        self._clock = SystemClock()
-        self._began_ns = self._since_ns = self._clock.boot_ns()
-        self._started: subprocess.Popen[bytes] | None = None
-        self._starts = 0
-
-    def see_to_one(self) -> None:
-        """Nobody answers: start one if it is time to.
-
-        Raises:
-            NotPinned: none comes up; with what the last one said.
-        """
-        now_ns = self._clock.boot_ns()
-        ended = None if self._started is None else self._started.poll()
-        if self._started is None or ended is not None:
-            if self._starts == len(PATIENCE_S) and ended:
-                raise self._hopeless("ended when it was started", starts=self._starts, exit_code=ended)
-            if self._starts < len(PATIENCE_S):
-                patience_s = AFTER_FAILURE_S if ended else PATIENCE_S[self._starts]
-                if now_ns - self._since_ns >= patience_s * 10**9:
-                    self._start()
-                    self._since_ns = now_ns
-        if now_ns - self._began_ns >= STARTING_LIMIT_S * 10**9:
-            raise self._hopeless("does not answer", limit_s=STARTING_LIMIT_S, starts=self._starts)
-
-    def _start(self) -> None:
-        """In a session of its own: Spark ends its workers by their process group."""
-        self._starts += 1
         try:
-            self._started = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._said,
-                start_new_session=True,
-            )  # fmt: skip
-        except OSError as error:
-            raise NotPinned("no process can be started to hold objects for Spark", reason=error) from error
+            async with asyncio.timeout(LIMIT_S), reach(directory, effects()) as reached:
+                return await _held(reached, Hold(pin=pin, length_ms=seconds * 1_000, shared=shared))
+        except NotPinned:
+            raise
+        except (Unavailable, Unknown, TimeoutError) as error:
+            cause = str(error) or "the broker did not answer in time"
+    raise NotPinned("the objects could not be held: is the broker well?", reason=cause)
 
-    def _hopeless(self, what: str, **facts: object) -> NotPinned:
-        self._said.seek(0, os.SEEK_END)
-        self._said.seek(max(0, self._said.tell() - TOLD_BYTES))
-        said = self._said.read().decode(errors="replace").strip()
-        return NotPinned(f"the process that holds objects for Spark {what}", **facts, said=said or "nothing")
+
+async def let_go(directory: DataDirectory, pin: str) -> None:
+    """End a hold before its time; for who shares it with nobody."""
+    async with reach(directory, effects()) as reached, _followed(reached) as replicas:
+        for replica in replicas.values():
+            await replica.propose(LetGo(pin=pin))
+
+
+async def _held(reached: Reached, hold: Hold) -> HeldState:
+    if not reached.live:
+        domains = reached.directory.domains(effects().disk)
+        return HeldState(machines={domain: await reached.machine(domain, effects()) for domain in domains}, pin=None)
+    async with _followed(reached) as replicas:
+        pins = [await _hold(replica, hold) for replica in replicas.values()]
+    # Followed no more: from here on they stand.
+    return HeldState(machines={domain: replica.machine for domain, replica in replicas.items()}, pin=pins[0])
+
+
+async def _hold(replica: Replica, hold: Hold) -> str | None:
+    await replica.sync()
+    if replica.machine.version < HOLDS_VERSION:
+        return None
+    (verdict,) = await replica.propose(hold)  # SP6: answered by the fold
+    if not isinstance(verdict, Held):
+        raise NotPinned("the broker took no hold: look at `drayd admin pins ls`", verdict=verdict)
+    return verdict.pin
+
+
+@asynccontextmanager
+async def _followed(reached: Reached) -> AsyncIterator[dict[int, Replica]]:
+    """Every domain; the sessions are given back (SP7)."""
+    async with AsyncExitStack() as stack:
+        replicas = {}
+        for domain in reached.directory.domains(effects().disk):
+            replica = await stack.enter_async_context(reached.following(domain, NAME, effects()))
+            stack.push_async_callback(replica.close_session)
+            replicas[domain] = replica
+        yield replicas

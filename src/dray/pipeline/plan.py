@@ -93,6 +93,17 @@ class Piece:
         return sum(self.sizes)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What tasks need."""
+
+    address: str
+    """Of the store."""
+    tasks: list[list[Piece]]
+    pin: str | None
+    """Of what holds its objects, if something does."""
+
+
 def plan_tasks(
     spans: Sequence[tuple[Machine, Span]], *, cores: int, min_tasks: int, max_records: int | None = None
 ) -> list[list[Piece]]:

@@ -1,59 +1,54 @@
 """Planning a read, from the options to the tasks.
 
 The order is what makes it safe: first the objects are held (`pins`), then the
-log is read up to its tail, then the cut is made from that one state.
+cut is made from a state in which they are.
 
 Invariants
-    SP5  No object of a plan is deleted while its plan is held: the pin was in
+    SP5  No object of a plan is deleted while its plan is held: the hold was in
          the log before the state was read, so whatever dies later than the
-         plan dies behind the pin (X3).
+         plan dies behind the hold (X9).
 """
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from dray.errors import NotFound
 from dray.machine.machine import Machine
-from dray.node.directory import DataDirectory, Identity
+from dray.node.directory import Identity
 from dray.objects.cluster import bound_to
 from dray.objects.port import Objects
 from dray.pipeline.errors import BadOption
-from dray.pipeline.opening import open_metadata, read_directory
+from dray.pipeline.opening import read_directory
 from dray.pipeline.options import ReadOptions
 from dray.pipeline.parallelism import cores
-from dray.pipeline.pins import hold
-from dray.pipeline.plan import Piece, Span, plan_tasks
+from dray.pipeline.pins import held_state
+from dray.pipeline.plan import Piece, Plan, Span, plan_tasks
 from dray.pipeline.ranges import Wanted, find_partitions, span_of
 from dray.pipeline.stores import open_for_tasks
 from dray.pipeline.together import some_at_a_time
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What tasks need."""
+async def plan_read(options: ReadOptions, *, shared: bool = True, parallel: int | None = None) -> Plan:
+    """Hold the objects, make the cut, cut it into tasks.
 
-    address: str
-    tasks: list[list[Piece]]
-
-
-async def plan_read(options: ReadOptions, *, driver: int | None = None) -> Plan:
-    """Hold the objects, make the cut, cut it into tasks. `driver`: see `pins.hold`."""
+    `shared`: whether the hold may be somebody else's as well; one that is not can be let go early. `parallel`: how many
+    tasks run at a time, if not what the session of this planner told.
+    """
     directory, identity = read_directory(options.path)
-    await hold(directory, seconds=options.pin_seconds, driver=driver)  # SP5
+    state = await held_state(directory, seconds=options.pin_seconds, shared=shared)  # SP5
     address = options.objects or str(directory.objects)
     objects = await open_for_tasks(address)
     try:
         await _check_binding(objects, identity, address)
-        return Plan(address=address, tasks=await _plan(options, directory, objects))
+        tasks = await _plan(options, state.machines, objects, parallel or cores(os.environ))  # noqa: TID251
     finally:
         await objects.close()
+    return Plan(address=address, tasks=tasks, pin=state.pin)
 
 
-async def _plan(options: ReadOptions, directory: DataDirectory, objects: Objects) -> list[list[Piece]]:
-    async with open_metadata(directory) as metadata:
-        machines: dict[int, Machine] = {0: await metadata.machine(0)}
-        for domain in sorted(set(machines[0].head.data_domains) - {0}):
-            machines[domain] = await metadata.machine(domain)
+async def _plan(
+    options: ReadOptions, machines: Mapping[int, Machine], objects: Objects, parallel: int
+) -> list[list[Piece]]:
     partitions = find_partitions(options, machines)
 
     async def span(found: Wanted) -> tuple[Machine, Span]:
@@ -64,12 +59,7 @@ async def _plan(options: ReadOptions, directory: DataDirectory, objects: Objects
         if isinstance(result, BaseException):
             raise result
         spans.append(result)
-    return plan_tasks(
-        spans,
-        cores=cores(os.environ),  # noqa: TID251
-        min_tasks=options.min_partitions,
-        max_records=options.max_records,
-    )
+    return plan_tasks(spans, cores=parallel, min_tasks=options.min_partitions, max_records=options.max_records)
 
 
 async def _check_binding(objects: Objects, identity: Identity, address: str) -> None:

@@ -24,7 +24,6 @@ from dray.objects.port import Objects
 from dray.pipeline.errors import BadOption, BrokenObject, DataLoss, NoSuchTopic, broken, told
 from dray.pipeline.options import EARLIEST, LATEST, ByPartition, Place, ReadOptions, Times
 from dray.pipeline.plan import Span
-from dray.pipeline.reading_files import first_since
 from dray.records import Record, one_batch, records_of
 
 
@@ -159,6 +158,8 @@ async def _first_since(found: Wanted, row: IndexRow, time_ms: int, objects: Obje
     """The first record of a row that is not older than a time, and not below the log start."""
     start = max(found.stream.start, row.start)
     if found.machine.objects.kind(row.object) is ObjectKind.PARQUET:
+        from dray.pipeline.reading_files import first_since  # Arrow comes with it, and few plans need it
+
         path = _path_of(found.machine, row)
         try:
             return await first_since(objects, path, start, time_ms)

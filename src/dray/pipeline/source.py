@@ -1,7 +1,7 @@
 """`spark.read.format("dray")`: a topic as a DataFrame, with the columns of Spark's Kafka source.
 
-The driver plans (`planning`), executors read objects (`reading`); neither
-asks a broker for records.
+The driver plans (`planning`), or asks a broker to (`remote`); executors read
+objects (`reading`). Nobody asks a broker for records.
 
 Invariants
     SP2  A plan depends on the options and the schema of its frame alone: no
@@ -10,7 +10,6 @@ Invariants
          rows (ADR-0016).
 """
 
-import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -30,7 +29,7 @@ from pyspark.sql.types import (
 from dray.pipeline.errors import BadOption
 from dray.pipeline.options import ReadOptions, is_table, pack_options, parse_options, unpack_options
 from dray.pipeline.plan import Piece
-from dray.pipeline.planning import plan_read
+from dray.pipeline.remote import plan_for
 from dray.pipeline.zips import keep_unchanged
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ class TopicReader(DataSourceReader):
         """The columns as the schema spells them: Spark looks for them by these."""
 
     def partitions(self) -> list[InputPartition]:
-        plan = asyncio.run(plan_read(self._options))
+        plan = plan_for(self._options)
         return [PlannedTask(plan.address, pieces) for pieces in plan.tasks]
 
     def read(self, partition: InputPartition | None) -> Iterator["pa.RecordBatch"]:

@@ -85,7 +85,7 @@ class NewMachine(Machine):
 
     def all_nouns(self) -> tuple[Noun, ...]:
         self.notes = Notes()
-        self.objects = NewObjects(self.head, self.timeline)
+        self.objects = NewObjects(self.head, self.timeline, self.holds)
         self.streams._objects = self.objects
         nouns = super().all_nouns()
         return (*nouns, self.notes)

@@ -59,8 +59,8 @@ def due_streams(machines: dict[int, Machine], rules: DueRules, topic: str | None
 def look_for_due(machines: dict[int, Machine], rules: DueRules, topic: str | None = None) -> Iterator[DueStream | None]:
     """The same with None for each stream that is not: between two of them a broker may do something else."""
     for found in list(machines[0].topics.visible()):
-        if topic is not None and found.name != topic:
-            continue
+        if found.name != topic if topic is not None else machines[0].table_marks.find(found.id) is not None:
+            continue  # another's, or its table stands still
         for number in found.streams[: found.visible]:
             machine = machines.get(domain_of(number))
             stream = None if machine is None else machine.streams.find(number)

@@ -36,7 +36,7 @@ from dray.tables.transaction import ExchangedFiles, Staged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedTable:
+class FoundTable:
     """A table as it was found, and the locations of the files that it shows."""
 
     table: Table
@@ -54,7 +54,7 @@ class Mending:
     kept: int
 
 
-def load_for_mending(tables: TopicTables, owner: TableOwner) -> LoadedTable:
+def load_for_mending(tables: TopicTables, owner: TableOwner) -> FoundTable:
     """The table; one that cannot be read, or whose rows are deleted beside its files, is dropped and made anew.
 
     Raises:
@@ -73,7 +73,7 @@ def load_for_mending(tables: TopicTables, owner: TableOwner) -> LoadedTable:
         table = None
     made = table is None
     table = tables.load(owner)
-    return LoadedTable(table=table, made=made, shown=frozenset(shown(table.current_snapshot(), table.io)))
+    return FoundTable(table=table, made=made, shown=frozenset(shown(table.current_snapshot(), table.io)))
 
 
 def _drop(tables: TopicTables, owner: TableOwner) -> None:
@@ -88,7 +88,7 @@ def _drop(tables: TopicTables, owner: TableOwner) -> None:
 
 def mend(
     tables: TopicTables,
-    found: LoadedTable,
+    found: FoundTable,
     files: Sequence[NewFile],
     ends: Mapping[int, int],
     commit_id: str,

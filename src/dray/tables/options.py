@@ -9,6 +9,7 @@ import msgspec
 
 from dray.objects.opening import StoreOptions
 from dray.objects.retry import RetryPolicy
+from dray.objects.settings import ObjectsSettings
 from dray.telemetry import Form
 
 
@@ -42,6 +43,17 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
             "AWS_SECRET_ACCESS_KEY": self.secret_key, "AWS_SESSION_TOKEN": self.session_token,
         }  # fmt: skip
         return {name: value for name, value in named.items() if value is not None}
+
+
+def store_of(settings: ObjectsSettings) -> Store:
+    """The store of a configuration, with its credentials."""
+    secret, token = settings.secret_access_key, settings.session_token
+    return Store(
+        url=settings.url, endpoint=settings.endpoint, region=settings.region, access_key=settings.access_key_id,
+        secret_key=None if secret is None else secret.get_secret_value(),
+        session_token=None if token is None else token.get_secret_value(), attempts=settings.retries + 1,
+        attempt_seconds=settings.attempt_timeout.total_seconds(), total_seconds=settings.deadline.total_seconds(),
+    )  # fmt: skip
 
 
 class CompactorOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -144,6 +144,8 @@ class TableChange:
     exchanged: Sequence[FileExchange] = ()
     removed: Sequence[str] = ()
     """Locations of files whose rows the log has dropped."""
+    seal: bool = False
+    """Let there be a new snapshot, whatever is in it: what others have staged before can not be committed then."""
     until_ms: int = 0
     """After it every record is in the table that was acknowledged before this time; 0: not known."""
     had_rows: bool = False
@@ -340,6 +342,9 @@ class _Staging:
         exchanged = self._exchange(staged, properties)
         removed = self._remove(staged, properties)
         changed = added or exchanged or removed
+        if self._change.seal and not changed:
+            _exchange(Operation.REPLACE, staged, properties, [], [])
+            changed = True
         told = self._until(always=changed)
         if changed:
             told |= {fence.PROPERTY: fence.dump(self._ends), LAST_COMMIT: self._commit_id}

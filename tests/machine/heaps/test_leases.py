@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from dray.machine import checkpoint
 from dray.machine.heaps.answers import ALREADY, DIED, DONE, FULL, GONE, INLINE_FULL, LOST
 from dray.machine.heaps.commands import Bury, MessageRef, Replay
 from dray.machine.heaps.config import HeapConfig, Mode
@@ -12,7 +13,7 @@ from dray.machine.heaps.packets import RELATIVE, EnqueueRow, Settlement
 from dray.machine.heaps.rows import State
 from dray.machine.heaps.timers import backoff_ms
 from dray.machine.heaps.tombs import LANES, Tombs
-from dray.machine.sessions import Close, KeepAlive
+from dray.machine.sessions import Close, Expire, KeepAlive
 
 from ..scribe import HOUR, NOW, Tape
 from .jobs import Jobs
@@ -170,6 +171,86 @@ def test_a_lease_outlasts_running_time_that_catches_up_while_its_giver_lives():
     assert jobs.settle(Settlement.EXTEND, message, mine, 0) == DONE
     jobs.after(2)
     assert jobs.ack(message, mine) == LOST
+
+
+@pytest.mark.parametrize("how", ["closed", "expired", "replaced"])
+def test_a_lease_outlasts_running_time_that_catches_up_when_its_giver_has_ended(how):
+    """L8: as above, and then the giver ends: the silent one's clock counts from when it has seen that."""
+    jobs = Jobs(backoff_base_ms=0)
+    silent = jobs.writer
+    jobs.enqueue(EnqueueRow(0))
+    silent.pass_time(25_000)
+    giver = jobs.writer = jobs.tape.open("b2")
+    (message,) = jobs.lease(seconds=30)
+    mine = jobs.nonce
+    giver.pass_time(10_000)
+    giver.send(KeepAlive())
+    silent.pass_time(10_000)
+    if how == "closed":
+        giver.send(Close())
+    elif how == "expired":
+        silent.pass_time(30_000)
+        silent.do(Expire(session=giver.session, last_n=giver.n))
+    else:
+        jobs.tape.open("b2")
+    jobs.writer = silent
+    jobs.tick()
+    assert jobs.tape.machine.timeline.running_ms >= 35_000, "running time alone would end it"
+    assert jobs.shard.messages.rows.counts[State.LEASED] == 1
+    dumped = checkpoint.dump(jobs.tape.machine)
+    jobs.tape.machine = checkpoint.load(dumped)
+    assert checkpoint.dump(jobs.tape.machine) == dumped
+    jobs.after(19)
+    jobs.tick()
+    assert jobs.shard.messages.rows.counts[State.LEASED] == 1, "twenty seconds were left of it"
+    jobs.after(2)
+    jobs.tick()
+    assert jobs.shard.messages.rows.counts[State.LEASED] == 0
+    assert jobs.ack(message, mine) == LOST
+
+
+def test_what_was_left_of_a_lease_is_handed_on_from_clock_to_clock():
+    """L8: three brokers end one after the other, and nobody's time counts twice."""
+    jobs = Jobs(backoff_base_ms=0)
+    jobs.enqueue(EnqueueRow(0))
+    (message,) = jobs.lease(seconds=30)
+    mine = jobs.nonce
+    for number in range(3):
+        jobs.after(8)
+        jobs.tick()
+        jobs.writer.send(Close())
+        jobs.writer = jobs.tape.open(f"heir-{number}")
+        jobs.tick()
+        assert jobs.shard.messages.rows.counts[State.LEASED] == 1
+    jobs.after(5)
+    assert jobs.settle(Settlement.RENEW, message, mine, 10_000) == DONE
+    jobs.after(9)
+    jobs.tick()
+    assert jobs.shard.messages.rows.counts[State.LEASED] == 1
+    jobs.after(2)
+    jobs.tick()
+    assert jobs.shard.messages.rows.counts[State.LEASED] == 0
+
+
+def test_a_lease_that_was_renewed_lasts_by_the_clock_of_who_wrote_that():
+    """L8: the silent one brings its time right after a renewal, and takes nothing of it."""
+    jobs = Jobs(backoff_base_ms=0)
+    silent = jobs.writer
+    jobs.enqueue(EnqueueRow(0))
+    silent.pass_time(25_000)
+    jobs.writer = jobs.tape.open("b2")
+    (message,) = jobs.lease(seconds=30)
+    mine = jobs.nonce
+    other = jobs.tape.open("b3")
+    jobs.writer = other
+    assert jobs.settle(Settlement.RENEW, message, mine, 40_000) == DONE
+    silent.send(KeepAlive())
+    jobs.after(39)
+    jobs.tick()
+    assert jobs.shard.messages.rows.counts[State.LEASED] == 1
+    jobs.after(2)
+    jobs.tick()
+    assert jobs.shard.messages.rows.counts[State.LEASED] == 0
 
 
 def test_while_no_broker_lives_no_lease_ends():

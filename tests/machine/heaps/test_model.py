@@ -41,7 +41,7 @@ def test_ten_thousand_short_histories_agree(block, monkeypatch):
 
 
 PLANTED = {
-    "an ack after the deadline": (Shard, "settle", "or is_over(held, moment)", ""),
+    "an ack after the deadline": (Shard, "settle", "held is not sure and is_over(held, moment)", "False"),
     "anybody's token": (Leases, "find", "held.nonce == nonce", "True"),
     "attempts stand still": (Messages, "fail", "failed + 1, most", "failed, most"),
     "one retry too few": (Messages, "fail", "failed >= most", "failed + 1 >= most"),

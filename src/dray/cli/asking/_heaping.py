@@ -17,7 +17,7 @@ from dray.errors import Invalid
 
 T = TypeVar("T")
 _CONNECTION: Final = "Which cluster"
-Endpoint: TypeAlias = Annotated[
+GrpcEndpoint: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--grpc",
@@ -29,7 +29,7 @@ Endpoint: TypeAlias = Annotated[
     ),
 ]
 HeapName: TypeAlias = Annotated[str, typer.Argument(metavar="HEAP", help="The name of the heap.")]
-Configs: TypeAlias = Annotated[
+HeapConfigs: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--config", "-c", metavar="KEY=VALUE", help="A config of the heap; as often as needed."),
 ]

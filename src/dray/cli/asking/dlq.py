@@ -5,7 +5,7 @@ from typing import Annotated, Final, TypeAlias
 import typer
 
 from dray.cli.asking._connecting import DryRun, Yes, confirm, tell_dry_run
-from dray.cli.asking._heaping import Endpoint, HeapName, ask_heaps
+from dray.cli.asking._heaping import GrpcEndpoint, HeapName, ask_heaps
 from dray.cli.asking.heap import show_messages
 from dray.cli.tables import TableFormat, TableOption, show
 
@@ -18,7 +18,7 @@ All: TypeAlias = Annotated[bool, typer.Option("--all", help="All that are dead n
 def list_command(
     heap: HeapName,
     limit: Annotated[int, typer.Option("-n", min=1, max=10_000, help="At most so many.")] = 100,
-    endpoint: Endpoint = None,
+    endpoint: GrpcEndpoint = None,
     form: TableOption = TableFormat.TEXT,
 ) -> None:
     """The dead letters of a heap, the oldest first."""
@@ -36,7 +36,7 @@ def replay_command(
     ] = False,
     priority: Annotated[int | None, typer.Option("--priority", help="With this priority.")] = None,
     dry_run: DryRun = False,
-    endpoint: Endpoint = None,
+    endpoint: GrpcEndpoint = None,
     form: TableOption = TableFormat.TEXT,
 ) -> None:
     """Make dead letters ready again."""
@@ -57,7 +57,7 @@ def delete_command(
     ids: Ids = None,
     everything: All = False,
     yes: Yes = False,
-    endpoint: Endpoint = None,
+    endpoint: GrpcEndpoint = None,
     form: TableOption = TableFormat.TEXT,
 ) -> None:
     """Delete dead letters."""

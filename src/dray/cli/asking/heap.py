@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from dray.cli.asking._connecting import Yes, confirm, given, pairs
-from dray.cli.asking._heaping import Configs, Endpoint, HeapName, ask_heaps, document_of, options_of, text_of
+from dray.cli.asking._heaping import GrpcEndpoint, HeapConfigs, HeapName, ask_heaps, document_of, options_of, text_of
 from dray.cli.tables import TableFormat, TableOption, facts, show
 from dray.client import Client, Enqueued, HeapInfo, Job, Mode, Peeked, State, Stats
 from dray.config import format_duration, parse_duration
@@ -36,8 +36,8 @@ def create_command(
         ModeName.MIN
     ),
     partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="Labels that keys are spread over.")] = 1,
-    configs: Configs = None,
-    endpoint: Endpoint = None,
+    configs: HeapConfigs = None,
+    endpoint: GrpcEndpoint = None,
     form: TableOption = TableFormat.TEXT,
 ) -> None:
     """Make a heap."""
@@ -50,7 +50,7 @@ def create_command(
 @app.command("list")
 def list_command(
     prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="Only those whose names begin with this.")] = "",
-    endpoint: Endpoint = None,
+    endpoint: GrpcEndpoint = None,
     form: TableOption = TableFormat.TEXT,
 ) -> None:
     """The heaps of the cluster."""
@@ -58,7 +58,7 @@ def list_command(
 
 
 @app.command("describe")
-def describe_command(heap: HeapName, endpoint: Endpoint = None, form: TableOption = TableFormat.TEXT) -> None:
+def describe_command(heap: HeapName, endpoint: GrpcEndpoint = None, form: TableOption = TableFormat.TEXT) -> None:
     """How a heap is set, and how it stands."""
 
     async def look(client: Client) -> tuple[HeapInfo, Stats]:
@@ -84,9 +84,9 @@ def describe_command(heap: HeapName, endpoint: Endpoint = None, form: TableOptio
 @app.command("alter")
 def alter_command(
     heap: HeapName,
-    configs: Configs = None,
+    configs: HeapConfigs = None,
     partitions: Annotated[int | None, typer.Option("--partitions", "-p", min=1, help="So many take messages.")] = None,
-    endpoint: Endpoint = None,
+    endpoint: GrpcEndpoint = None,
     form: TableOption = TableFormat.TEXT,
 ) -> None:
     """Change configs of a heap."""
@@ -97,7 +97,7 @@ def alter_command(
 
 @app.command("delete")
 def delete_command(
-    heap: HeapName, yes: Yes = False, endpoint: Endpoint = None, form: TableOption = TableFormat.TEXT
+    heap: HeapName, yes: Yes = False, endpoint: GrpcEndpoint = None, form: TableOption = TableFormat.TEXT
 ) -> None:
     """Delete a heap with all its messages."""
     confirm(heap, yes, f"delete the heap {heap} with all its messages")
@@ -108,7 +108,7 @@ def delete_command(
 @app.command("stats")
 def stats_command(
     heap: Annotated[str | None, typer.Argument(metavar="HEAP", help="One heap.", show_default="all")] = None,
-    endpoint: Endpoint = None,
+    endpoint: GrpcEndpoint = None,
     form: TableOption = TableFormat.TEXT,
 ) -> None:
     """How heaps stand."""
@@ -120,7 +120,7 @@ def peek_command(
     heap: HeapName,
     limit: Annotated[int, typer.Option("-n", min=1, max=10_000, help="At most so many.")] = 10,
     state: Annotated[StateName, typer.Option("--state", help="Messages in this state.")] = StateName.READY,
-    endpoint: Endpoint = None,
+    endpoint: GrpcEndpoint = None,
     form: TableOption = TableFormat.TEXT,
 ) -> None:
     """Look at messages without taking them, the best first."""
@@ -141,7 +141,7 @@ def push_command(
         str | None, typer.Option("--dedup-key", help="The same key again is the same message.")
     ] = None,
     headers: Annotated[list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="A header.")] = None,
-    endpoint: Endpoint = None,
+    endpoint: GrpcEndpoint = None,
     form: TableOption = TableFormat.TEXT,
 ) -> None:
     """Put messages in: one, or each line of stdin."""
@@ -172,7 +172,7 @@ def pop_command(
     limit: Annotated[int, typer.Option("-n", min=1, max=10_000, help="At most so many.")] = 1,
     wait: Annotated[str, typer.Option("--wait", metavar="TIME", help="Wait so long for each.")] = "1s",
     keep: Annotated[bool, typer.Option("--keep", help="Give them back instead of acking them.")] = False,
-    endpoint: Endpoint = None,
+    endpoint: GrpcEndpoint = None,
     form: TableOption = TableFormat.TEXT,
 ) -> None:
     """Take messages out, the best first, and ack them once they are printed."""
@@ -199,7 +199,7 @@ def purge_command(
     leased: Annotated[bool, typer.Option("--leased", help="Also what consumers hold.")] = False,
     dead: Annotated[bool, typer.Option("--dead", help="Also the dead letters.")] = False,
     yes: Yes = False,
-    endpoint: Endpoint = None,
+    endpoint: GrpcEndpoint = None,
     form: TableOption = TableFormat.TEXT,
 ) -> None:
     """Delete the messages that are in a heap now."""

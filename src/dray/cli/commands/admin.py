@@ -9,6 +9,7 @@ from typing import Annotated, Final, TypeAlias
 import typer
 
 from dray.cli.commands._keys import audit, key
+from dray.cli.commands._pins import pins
 from dray.cli.commands._table import table
 from dray.cli.options import FormatOption
 from dray.cli.output import Format, answer
@@ -32,6 +33,7 @@ app: Final = typer.Typer()
 meta: Final = typer.Typer(help="The metadata of a data directory, beside a running broker or with none.")
 app.add_typer(meta, name="meta")
 app.add_typer(table, name="table")
+app.add_typer(pins, name="pins")
 app.add_typer(key, name="key")
 app.add_typer(audit, name="audit")
 

@@ -19,6 +19,7 @@ Invariants
 """
 
 import asyncio
+import sys
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -34,6 +35,7 @@ from dray.machine.index import IndexRow
 from dray.objects.port import Objects
 from dray.offload import Offload
 from dray.parquet.footer import footer_bytes
+from dray.parquet.mapping import map_libraries
 
 if TYPE_CHECKING:
     from dray.parquet.read import Footer, GroupRows, Rebuilt
@@ -241,6 +243,8 @@ class ParquetSource:
 
 
 def _footer_of(tail: memoryview, place: Place) -> "Footer":
+    if "dray.parquet.read" not in sys.modules:
+        map_libraries()  # F31: the loop goes on while they are
     from dray.parquet.read import footer_of
 
     return footer_of(tail, place.size, place.footer_crc)

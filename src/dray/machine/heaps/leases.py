@@ -2,11 +2,13 @@
 
 Deadlines are in running time (`dray.machine.timeline`), which no wall clock
 can move. Running time is behind where nobody wrote for a while, and catches up
-at once when a session that was silent writes again; so a lease that was given
-by a session that lives lasts, besides, until that session's own clock has seen
-its duration pass. They lie in buckets of 512 ms, and a bucket ends when it is wholly
-past: an end is at most that late, and never early. What a bucket ends in
-which order is its own, which a checkpoint keeps.
+at once when a session that was silent writes again; so a lease lasts, besides,
+until its giver's own clock, or that of who took over from it
+(`dray.machine.heaps.heirs`), has seen its duration pass.
+
+They lie in buckets of 512 ms, and a bucket ends when it is wholly past: an end
+is at most that late, and never early. What a bucket ends in which order is its
+own, which a checkpoint keeps.
 
 A lease that ends leaves nothing behind, however far its deadline is; only the
 number of an empty bucket waits until it comes up.
@@ -14,7 +16,6 @@ number of an empty bucket waits until it comes up.
 Invariants
     L1  At most one lease of a message is live.
     L2  Only the live token settles, and from its deadline on nobody's does.
-    L8  No lease ends before its duration of running time.
 """
 
 from collections.abc import Callable, Iterator
@@ -88,12 +89,11 @@ class Leases:
         else:
             del self.holders[held.holder]
 
-    def prolong(self, slot: int, deadline_ms: int) -> None:
-        held = self.by_slot[slot]
-        self._leave(slot, held.deadline_ms)
-        later_ms = deadline_ms - held.deadline_ms
-        self.by_slot[slot] = held._replace(deadline_ms=deadline_ms, clock_end_ms=held.clock_end_ms + later_ms)
-        self._bucket(deadline_ms)[slot] = None
+    def prolong(self, slot: int, held: LeaseHeld) -> None:
+        """Another deadline, of the same token."""
+        self._leave(slot, self.by_slot[slot].deadline_ms)
+        self.by_slot[slot] = held
+        self._bucket(held.deadline_ms)[slot] = None
 
     def over(self, running_ms: int, limit: int, is_over: Callable[[LeaseHeld], bool]) -> list[int]:
         """Slots whose lease is over, in the order in which they end (L8); no more than `limit` are looked at."""

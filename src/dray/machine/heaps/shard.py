@@ -34,6 +34,7 @@ from dray.machine.heaps.answers import (
 from dray.machine.heaps.commands import OpenShard
 from dray.machine.heaps.config import MAX_RETRIES
 from dray.machine.heaps.dedup import Dedup
+from dray.machine.heaps.heirs import LeaseHeirs
 from dray.machine.heaps.leases import LeaseHeld, Leases
 from dray.machine.heaps.messages import BODY_COST, Inline, Messages
 from dray.machine.heaps.order import ARRIVAL_SHIFT, KEY_SHIFT, MAX_ARRIVAL, SLOT_MASK
@@ -83,16 +84,20 @@ class HeapMoment(NamedTuple):
     session: SessionId
     """Whose entry it is."""
     live: Mapping[SessionId, Session]
+    heirs: LeaseHeirs
     spare: int
     """Rows that it may touch besides those that it names (M7)."""
 
 
 def is_over(held: LeaseHeld, moment: HeapMoment) -> bool:
-    """Has running time reached the deadline, and the clock of whoever gave the lease, if it lives (L8)?"""
+    """Has running time reached the deadline, and the clock that counts (L8)?"""
     if moment.running_ms < held.deadline_ms:
         return False
     giver = moment.live.get(held.session)
-    return giver is None or giver.clock_ms >= held.clock_end_ms
+    if giver is not None:
+        return giver.clock_ms >= held.clock_end_ms
+    end = moment.heirs.end_of(held.session, held.clock_end_ms, moment.live)
+    return not moment.heirs.is_waiting(held.session) if end is None else end.clock_ms >= end.end_ms
 
 
 class Numbers:
@@ -275,6 +280,7 @@ class Shard:
             command.nonce, deadline_ms, moment.running_ms, command.holder, moment.session, clock_end_ms
         )  # fmt: skip
         self.leases.grant(slots, held)  # L1
+        moment.heirs.gave(moment.session)
         totals.granted += len(slots)
         for slot in slots if self.messages.settled else ():
             self.messages.settled.pop(slot, None)
@@ -353,7 +359,7 @@ class Shard:
         """The live token says something else than that the work is done."""
         kind, slot, _, nonce, argument = SETTLE_ROW.unpack_from(command.packed, index * SETTLE_ROW.size)
         if kind in (_EXTEND, _RENEW):
-            left_ms[index] = self._prolong(slot, self.leases.by_slot[slot], kind, argument, moment.running_ms)
+            left_ms[index] = self._prolong(slot, kind, argument, moment)
             return DONE
         if kind not in (_NACK, _RELEASE, _REJECT):
             return GONE
@@ -387,13 +393,26 @@ class Shard:
             return ALREADY
         return LOST if 0 < arrival < self.next_arrival else GONE
 
-    def _prolong(self, slot: int, held: LeaseHeld, kind: int, argument: int, running_ms: int) -> int:
-        """Later, at most by what a lease may last, and never earlier; what is left of it."""
+    def _prolong(self, slot: int, kind: int, argument: int, moment: HeapMoment) -> int:
+        """Later, at most by what a lease may last, and never earlier; what is left of it.
+
+        From now on the clock of whoever wrote this counts, and nothing that
+        was sure before is lost by that (L8).
+        """
+        held, running_ms = self.leases.by_slot[slot], moment.running_ms
         wanted_ms = (held.deadline_ms if kind == _EXTEND else running_ms) + argument
         latest_ms = held.granted_ms + self.messages.config.max_lease_ms
         deadline_ms = max(held.deadline_ms, min(wanted_ms, latest_ms))
         if deadline_ms != held.deadline_ms:
-            self.leases.prolong(slot, deadline_ms)
+            left_ms = deadline_ms - running_ms
+            end = moment.heirs.end_of(held.session, held.clock_end_ms, moment.live)
+            if end is not None:
+                left_ms = max(left_ms, end.end_ms - end.clock_ms + deadline_ms - held.deadline_ms)
+            clock_end_ms = moment.live[moment.session].clock_ms + left_ms
+            self.leases.prolong(
+                slot, held._replace(deadline_ms=deadline_ms, session=moment.session, clock_end_ms=clock_end_ms)
+            )
+            moment.heirs.gave(moment.session)
         return max(0, deadline_ms - running_ms)
 
     # -- time --------------------------------------------------------------

@@ -34,6 +34,7 @@ from dray.machine.heaps.commands import (
     Ticked,
 )
 from dray.machine.heaps.config import Mode, pack_config, unpack_config
+from dray.machine.heaps.heirs import LeaseHeirs, LeaseOrphan
 from dray.machine.heaps.messages import Inline
 from dray.machine.heaps.packets import IN_OBJECT, Enqueue, Lease, Settle, Spill
 from dray.machine.heaps.rows import DEAD, DELAYED, LEASED, READY
@@ -75,6 +76,7 @@ class Heaps:
         """Open shards, and closed ones that still have rows."""
         self.inline = Inline()
         self._numbers = Numbers()
+        self._heirs = LeaseHeirs()
         self._closed: array[int] = array("Q")
         """Forgotten shards, sorted, so that none is opened twice (HS1)."""
         self._head = head
@@ -111,13 +113,21 @@ class Heaps:
         return verdict
 
     def session_ended(self, step: Step, session: SessionId) -> None:
-        """A lease outlives the broker that gave it: its consumer may be well."""
+        """A lease outlives the broker that gave it: its consumer may be well. Another's clock counts then (L8)."""
+        for ended in step.ended:
+            if ended.session == session:
+                orphan = LeaseOrphan(ended.clock_ms, step.position, self._timeline.running_ms)
+                self._heirs.ended(session, orphan)
 
     def _change(
         self, step: Step, shard: Shard, command: Enqueue | Lease | Settle | Tick | Spill | Bury | Replay | Drop | Purge
     ) -> Verdict:
-        time = self._timeline
-        moment = HeapMoment(time.time_ms, time.running_ms, time.paused, step.session, self._sessions.live, step.spare)
+        time, live = self._timeline, self._sessions.live
+        if self._heirs.has_orphans:
+            self._heirs.take_over(step.session, live[step.session].clock_ms, step.seen, time.running_ms)
+        moment = HeapMoment(
+            time.time_ms, time.running_ms, time.paused, step.session, live, self._heirs, step.spare
+        )  # fmt: skip
         match command:
             case Enqueue():
                 return self._enqueue(step, shard, command, moment)
@@ -274,6 +284,7 @@ class Heaps:
     def dump(self, out: Writer, version: int) -> None:
         out.values([len(self.all), self._numbers.next])
         out.column(self._closed)
+        self._heirs.dump(out)
         for shard in self:
             out.values([
                 shard.id, shard.heap_id, int(shard.messages.mode), shard.partitions, shard.revision,
@@ -288,6 +299,7 @@ class Heaps:
     def load(self, source: Reader, version: int) -> None:
         count, self._numbers.next = source.ints(2)
         self._closed = source.column("Q")
+        self._heirs.load(source)
         for _ in range(count):
             row = source.row()
             number, heap_id, mode, partitions, revision = (

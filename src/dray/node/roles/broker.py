@@ -38,6 +38,7 @@ from dray.node.listening import Taken, refusal, take_ports
 from dray.node.metadata import MetadataOptions
 from dray.node.overview import BrokerView
 from dray.node.plane import OpenPlane, Plane, open_plane
+from dray.node.plans import PlannerProcesses
 from dray.node.pools import Pools
 from dray.node.probes import metadata_probe, stop_probe, store_probe, tasks_probe
 from dray.node.registration import LISTENER, keep_registered, register, registration_of, withdraw
@@ -58,6 +59,8 @@ from dray.servers.grpc.settings import GrpcSettings
 from dray.servers.http.api import PREFIX as API
 from dray.servers.http.app import make_app
 from dray.servers.http.catalog import catalog_routes
+from dray.servers.http.gate import HttpGuard
+from dray.servers.http.plans import plan_routes
 from dray.servers.http.server import serve_http
 from dray.servers.http.settings import HttpSettings
 from dray.servers.kafka.broker_configs import BrokerConfigs
@@ -280,11 +283,10 @@ async def _start_http(
     tables = served_catalog(
         config.get(TableSettings), config.get(ObjectsSettings), opened.directory, plane.objects, pools.upkeep
     )
-    app = make_app(
-        probes,
-        BrokerView(plane, disks),
-        [*catalog_routes(tables), Mount(API, app=served_api(config, services, admission))],
-    )
+    planner = PlannerProcesses(opened.directory, config.get(ObjectsSettings), plane.domains)
+    gate = HttpGuard(admission.access)
+    others = [*catalog_routes(tables, gate), *plan_routes(planner, gate)]
+    app = make_app(probes, BrokerView(plane, disks), [*others, Mount(API, app=served_api(config, services, admission))])
     try:
         await stack.enter_async_context(serve_http(app, taken.sockets))
     except OSError as error:  # bound by both of us, and the other was first to listen

@@ -33,7 +33,7 @@ from dray.objects.opening import StoreEffects, open_store
 from dray.objects.port import Objects
 from dray.offload import InlineOffload, ThreadOffload
 from dray.pipeline.compactor import telemetry
-from dray.pipeline.compactor.answering import Answering
+from dray.pipeline.compactor.answering import TableAnswers
 from dray.pipeline.compactor.cycle import Compactor, TopicTally
 from dray.pipeline.compactor.rebuild import Rebuilder
 from dray.pipeline.compactor.saga import Saga
@@ -107,7 +107,7 @@ class Process:
             if self._options.ask is not None:
                 if tables is None or standing is None or rebuilder is None:
                     raise Invalid("there are no tables: table.enabled is off")
-                answering = Answering(
+                answering = TableAnswers(
                     self._options, replicas, tables, spark, standing, rebuilder, self._offload, self._clock,
                     identity.cluster_id,
                 )  # fmt: skip

@@ -23,7 +23,7 @@ LOOK_S: Final = 0.5
 _SECOND_NS: Final = 1_000_000_000
 
 
-class Answering:
+class TableAnswers:
     """Answers one question about the table of a topic."""
 
     def __init__(

@@ -275,7 +275,8 @@ class Compactor:
         for task in tasks:
             if task.state is TaskState.PARQUET_WRITTEN and task.table:
                 if self._saga.waiting(task) is not None and not await self._saga.is_whole(task):
-                    self._tell_failure(self._topic_of(task), "a file of a task is not in the store as it was written")
+                    reason = "a file of a task is not in the store as it was written: its records are compacted anew"
+                    await self._give_up(task, self._topic_of(task), reason)
                     continue
                 waiting.append(task)
             else:

@@ -30,7 +30,7 @@ from dray.pipeline.compactor.saga import entry_of
 from dray.replica.replica import Replica
 from dray.tables.due import committed_until
 from dray.tables.errors import TableCommitUnknown
-from dray.tables.mending import LoadedTable, Mending, load_for_mending, mend
+from dray.tables.mending import FoundTable, Mending, load_for_mending, mend
 from dray.tables.table import TableOwner, TopicTables
 
 ATTEMPTS: Final = 8
@@ -39,7 +39,7 @@ assert SLICE <= MAX_ROWS, "a command takes so many objects"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedFiles:
     """What a table must show."""
 
     files: tuple[StoredObject, ...]
@@ -95,7 +95,7 @@ class Rebuilder:
             "the catalog did not confirm a commit", topic=topic.name, reason=f"{type(cause).__name__}: {cause}"[:300]
         ) from cause
 
-    def _mend(self, found: LoadedTable, wanted: Wanted) -> Mending:
+    def _mend(self, found: FoundTable, wanted: WantedFiles) -> Mending:
         files = [entry_of(owner, self._tables.store.address) for owner in wanted.files]
         return mend(self._tables, found, files, wanted.ends, self._entropy.random_bytes(16).hex(), wanted.until_ms)
 
@@ -107,7 +107,7 @@ class Rebuilder:
             for owner in passed_files(replica.machine)
         )
 
-    def wanted(self, topic: Topic, shown: Collection[str]) -> Wanted:
+    def wanted(self, topic: Topic, shown: Collection[str]) -> WantedFiles:
         """What the table of a topic must show now, which shows these locations."""
         kept = self._passed(topic) if self._keep else {}
         files: list[StoredObject] = []
@@ -124,7 +124,7 @@ class Rebuilder:
             if end is not None:
                 ends[stream.partition] = end
         machines = {domain: replica.machine for domain, replica in self._replicas.items()}
-        return Wanted(files=tuple(files), ends=ends, until_ms=committed_until(machines, topic, ends))
+        return WantedFiles(files=tuple(files), ends=ends, until_ms=committed_until(machines, topic, ends))
 
     def _of_stream(self, machine: Machine, stream: Stream, shown: Collection[str]) -> list[StoredObject]:
         """The files of its rows, and those of a task whose commit is in the table."""
@@ -154,7 +154,7 @@ class Rebuilder:
                     found.setdefault(owner.file.stream, []).append(owner)
         return found
 
-    async def _hold(self, wanted: Wanted) -> bool:
+    async def _hold(self, wanted: WantedFiles) -> bool:
         """Files that were in no table: from here on they are not garbage before it lets go of them."""
         by_domain: dict[int, list[ObjectId]] = {}
         for owner in wanted.files:

@@ -6,8 +6,9 @@ is garbage (X7). Tables of deleted topics go, or are renamed. Metadata that
 nothing reaches is deleted.
 
 Invariants
-    CP6  A file is released only if the newest state of its table, read after
-         the machine said that no row names it, reaches it by no snapshot.
+    CP6  A file is released only if no snapshot of its table reaches it, in a
+         state whose head was committed after the machine said that no row names
+         it: whoever staged it before can not commit any more.
 """
 
 from collections import defaultdict
@@ -131,9 +132,22 @@ class Upkeep:
 
     def _take_out(self, topic: TableOwner, locations: Sequence[str], now_ms: int) -> frozenset[str]:
         """Take files out of a table; what its snapshots reach then."""
-        if self._tables.find(topic) is None:
+        table = self._tables.find(topic)
+        if table is None:
             return frozenset()
+        seen = table.metadata.current_snapshot_id
         self._tables.commit(topic, TableChange(removed=locations), now_ms)
+        reached = self._reached(topic)
+        if not reached.issuperset(locations) and seen == self._head(topic):
+            self._tables.commit(topic, TableChange(seal=True), now_ms)  # CP6
+            reached = self._reached(topic)
+        return reached
+
+    def _head(self, topic: TableOwner) -> int | None:
+        table = self._tables.find(topic)
+        return None if table is None else table.metadata.current_snapshot_id
+
+    def _reached(self, topic: TableOwner) -> frozenset[str]:
         table = self._tables.find(topic)
         return frozenset() if table is None else self._tables.reached(table).data
 

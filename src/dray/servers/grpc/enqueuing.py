@@ -1,7 +1,6 @@
 """One EnqueueStream: lists of messages come in, each is answered by its tag as soon as it is durable.
 
 Invariants
-    GS1  One task writes to a stream.
     GE1  Every list that was read is answered, unless its client is gone; at
          most `LISTS` of them are unanswered, and no more is read meanwhile.
 """

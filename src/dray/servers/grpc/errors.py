@@ -38,7 +38,7 @@ class LimitReached(Unavailable):
     """One client, or all together, have as much as they may have; the message says of what. Nothing happened."""
 
 
-class NotServed(Invalid):
+class NotOffered(Invalid):
     """It is described, and not served."""
 
 
@@ -48,7 +48,7 @@ _CLASSES: Final[tuple[tuple[type[DrayError], grpc.StatusCode], ...]] = (
     (LimitReached, Code.RESOURCE_EXHAUSTED),
     (OverLimit, Code.RESOURCE_EXHAUSTED),
     (NotForced, Code.FAILED_PRECONDITION),
-    (NotServed, Code.UNIMPLEMENTED),
+    (NotOffered, Code.UNIMPLEMENTED),
 )
 """Errors whose class says more than their kind."""
 

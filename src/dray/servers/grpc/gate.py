@@ -5,7 +5,7 @@ cannot be undone passes `confirm` too, what changes what people set up runs in
 `audited`, and a stream is held by `hold`.
 
 Invariants
-    GA1  No handler touches a heap before `check` has let its caller through.
+    GT1  No handler touches a heap before `check` has let its caller through.
 """
 
 import asyncio

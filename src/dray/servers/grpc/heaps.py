@@ -1,7 +1,6 @@
 """The calls about heaps that have one answer: each translates, asks the service, and translates back.
 
 Invariants
-    GA1  No handler touches a heap before the gate has let its caller through.
     GH1  What is told to have happened is durable, and what is told to have
          failed did not happen; where nobody knows, that is told (E1).
 """
@@ -27,7 +26,7 @@ from dray.machine.heaps.catalog import Heap
 from dray.machine.heaps.config import HeapConfig
 from dray.machine.heaps.packets import Settlement
 from dray.servers.grpc import forms
-from dray.servers.grpc.errors import LimitReached, NotServed, told
+from dray.servers.grpc.errors import LimitReached, NotOffered, told
 from dray.servers.grpc.gate import Gate, GrpcCaller
 
 MAX_PAGE: Final = 1_000
@@ -50,7 +49,7 @@ class HeapsApi:
         self._polls = 0
 
     async def find(self, caller: GrpcCaller, action: str, name: str) -> Heap:
-        """The heap that a call names, if its caller may (GA1)."""
+        """The heap that a call names, if its caller may (GT1)."""
         self.gate.check(caller, action, name)
         return await self.service.admin.find(name)
 
@@ -59,7 +58,7 @@ class HeapsApi:
     async def make_heap(self, caller: GrpcCaller, asked: pb.MakeHeapReq) -> pb.Heap:
         self.gate.check(caller, "heap.make", asked.topic)
         if asked.spread:
-            raise NotServed("heaps over several domains are not served")
+            raise NotOffered("heaps over several domains are not served")
 
         async def make() -> Heap:
             return await self.service.admin.make(

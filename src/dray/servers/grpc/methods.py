@@ -11,7 +11,7 @@ from dray.servers.grpc.gate import GrpcCaller
 from dray.servers.grpc.heaps import HeapsApi
 
 _Q = TypeVar("_Q", bound=Message)
-Answering: TypeAlias = Callable[[HeapsApi, GrpcCaller, bytes], Awaitable[bytes]]
+AnswerCall: TypeAlias = Callable[[HeapsApi, GrpcCaller, bytes], Awaitable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Unary:
     """A call with one request and one answer, both as bytes."""
 
     name: str
-    answer: Answering
+    answer: AnswerCall
 
 
 def _unary(name: str, request: type[_Q], handle: Callable[[HeapsApi, GrpcCaller, _Q], Awaitable[Message]]) -> Unary:

@@ -8,11 +8,10 @@ never waits for it, what was granted to it is bounded, and after `STUCK_S` the
 stream is ended and what it was never sent goes back to the heap.
 
 Invariants
-    GS1  One task writes to a stream.
-    GS2  The items of a stream are never more than the credits that came by it.
-    GS3  What was granted and never written goes back when the stream ends,
+    GW1  One task writes to a stream.
+    GW2  The items of a stream are never more than the credits that came by it.
+    GW3  What was granted and never written goes back when the stream ends,
          and no attempt is counted.
-    GS4  `lease_for` is what was left when the item was written.
 """
 
 import asyncio
@@ -68,7 +67,7 @@ class PopSession:
         self._heap: Heap | None = None
         self._consumer: Consumer | None = None
         self._credits = 0
-        """Announced and not yet spent by a delivery (GS2)."""
+        """Announced and not yet spent by a delivery (GW2)."""
         self._worst: int | None = None
         self._settling = asyncio.Semaphore(SETTLING)
         self._settles: set[asyncio.Task[None]] = set()
@@ -76,7 +75,7 @@ class PopSession:
         self._unwritten: deque[Delivery] = deque()
         self._written = asyncio.Event()
         self._outbox: asyncio.Queue[pb.PopDelivery | _Items | DrayError | None] = asyncio.Queue()
-        """What the one writer does next (GS1); an error, or None, is the last. Bounded by who puts something in."""
+        """What the one writer does next (GW1); an error, or None, is the last. Bounded by who puts something in."""
         self._throttled = False
 
     async def run(self, requests: AsyncIterator[pb.PopOpen], write: WriteDelivery) -> None:
@@ -167,7 +166,7 @@ class PopSession:
         self._outbox.put_nowait(pb.PopDelivery(settled=answer))
 
     async def _stop(self) -> None:
-        """No more items; what was never written goes back (GS3)."""
+        """No more items; what was never written goes back (GW3)."""
         if self._consumer is None or self._heap is None:
             return
         left = list(self._unwritten)
@@ -228,8 +227,8 @@ class PopSession:
         if len(live) < len(part) and self._consumer is not None:
             self._consumer.add_credits(len(part) - len(live))  # their leases ended here: they were not delivered
         if live:
-            self._credits -= len(live)  # GS2
-            items = [forms.item_of(one, wall_ms, boot_ns) for one in live]  # GS4
+            self._credits -= len(live)  # GW2
+            items = [forms.item_of(one, wall_ms, boot_ns) for one in live]  # what is left now
             await in_time(write(pb.PopDelivery(items=items)))
         if self._unwritten:
             self._outbox.put_nowait(_ITEMS)

@@ -44,7 +44,7 @@ GRACE_S: Final = 8.0
 """What calls get to end by themselves when the server stops; streams have been told by then."""
 ANSWER_S: Final = 10
 """A connection that does not answer for this long is closed."""
-Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
+CallContext: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 
 
 class GrpcServer:
@@ -108,11 +108,11 @@ class GrpcServer:
         handlers = {one.name: grpc.unary_unary_rpc_method_handler(self._unary(one)) for one in keys.methods()}
         return grpc.method_handlers_generic_handler(KEYS_SERVICE, handlers)
 
-    def _unary(self, method: Unary) -> Callable[[bytes, Context], Awaitable[bytes]]:
+    def _unary(self, method: Unary) -> Callable[[bytes, CallContext], Awaitable[bytes]]:
         calls, duration = telemetry.CALLS, telemetry.DURATION.labels(method.name)
         good = calls.labels(method.name, grpc.StatusCode.OK.name)
 
-        async def handle(packed: bytes, context: Context) -> bytes:
+        async def handle(packed: bytes, context: CallContext) -> bytes:
             began_ns = self._clock.boot_ns()
             try:
                 answer = await method.answer(self._api, await self._admit(context), packed)
@@ -130,11 +130,11 @@ class GrpcServer:
         return handle
 
     def _stream(
-        self, name: str, run: "Callable[[GrpcCaller, AsyncIterator[bytes], Context], Coroutine[None, None, None]]"
-    ) -> Callable[[AsyncIterator[bytes], Context], Awaitable[None]]:
+        self, name: str, run: "Callable[[GrpcCaller, AsyncIterator[bytes], CallContext], Coroutine[None, None, None]]"
+    ) -> Callable[[AsyncIterator[bytes], CallContext], Awaitable[None]]:
         opened = telemetry.STREAMS.labels(name)
 
-        async def handle(requests: AsyncIterator[bytes], context: Context) -> None:
+        async def handle(requests: AsyncIterator[bytes], context: CallContext) -> None:
             try:
                 caller = await self._admit(context)
                 if self._stopping.is_set():
@@ -159,7 +159,7 @@ class GrpcServer:
 
         return handle
 
-    async def _pop_stream(self, caller: GrpcCaller, requests: AsyncIterator[bytes], context: Context) -> None:
+    async def _pop_stream(self, caller: GrpcCaller, requests: AsyncIterator[bytes], context: CallContext) -> None:
         self._numbers += 1
         session = PopSession(self._api, caller, self._numbers, self._stopping)
 
@@ -168,14 +168,14 @@ class GrpcServer:
 
         await session.run((pb.PopOpen.FromString(packed) async for packed in requests), write)
 
-    async def _enqueue_stream(self, caller: GrpcCaller, requests: AsyncIterator[bytes], context: Context) -> None:
+    async def _enqueue_stream(self, caller: GrpcCaller, requests: AsyncIterator[bytes], context: CallContext) -> None:
         async def write(message: pb.EnqueueManyResp) -> None:
             await context.write(message.SerializeToString())
 
         session = EnqueueSession(self._api, caller, self._stopping)
         await session.run((pb.EnqueueMany.FromString(packed) async for packed in requests), write)
 
-    async def _admit(self, context: Context) -> GrpcCaller:
+    async def _admit(self, context: CallContext) -> GrpcCaller:
         found = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
         return await self._api.gate.admit(found, context.peer())
 
@@ -216,7 +216,7 @@ async def _unless(ended: asyncio.Event, work: Coroutine[None, None, None]) -> No
         await asyncio.gather(running, ending, return_exceptions=True)
 
 
-async def _abort(context: Context, method: str, error: DrayError) -> NoReturn:
+async def _abort(context: CallContext, method: str, error: DrayError) -> NoReturn:
     status = status_of(error)
     telemetry.CALLS.labels(method, status.code.name).inc()
     await context.abort(status.code, status.message, status.trailing)

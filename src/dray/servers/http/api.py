@@ -22,11 +22,11 @@ from dray.replica.domains import Domains
 from dray.routing.service import Routing
 from dray.servers.http.bodies import Bodies
 from dray.servers.http.consume import ConsumeApi
-from dray.servers.http.endpoint import Endpoint, routes_of
+from dray.servers.http.endpoint import ApiEndpoint, routes_of
 from dray.servers.http.errors import JSON, BadRequest, failure
 from dray.servers.http.gate import HttpGuard
 from dray.servers.http.heap_messages import MessagesApi
-from dray.servers.http.heaps import HeapsApi
+from dray.servers.http.heaps import HeapsHttp
 from dray.servers.http.homes import HttpHomes
 from dray.servers.http.keys import KeyRoutes
 from dray.servers.http.openapi import openapi_of
@@ -58,7 +58,7 @@ class ApiServices:
     """What an answer means: `synced` or `memory`."""
 
 
-def endpoints_of(services: ApiServices, gate: HttpGuard) -> list[Endpoint]:
+def endpoints_of(services: ApiServices, gate: HttpGuard) -> list[ApiEndpoint]:
     """All that can be asked."""
     waiting = Waiting()
     streams = TopicsApi(
@@ -69,7 +69,7 @@ def endpoints_of(services: ApiServices, gate: HttpGuard) -> list[Endpoint]:
         topics=services.topics, consuming=services.consume, homes=HttpHomes(services.routing), waiting=waiting,
         offload=services.offload,
     )  # fmt: skip
-    heaps = HeapsApi(heaps=services.heaps, gate=gate, clock=services.clock, durability=services.durability)
+    heaps = HeapsHttp(heaps=services.heaps, gate=gate, clock=services.clock, durability=services.durability)
     messages = MessagesApi(
         heaps=services.heaps, gate=gate, domains=services.domains, waiting=waiting, clock=services.clock
     )

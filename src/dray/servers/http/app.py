@@ -8,6 +8,7 @@
 /metrics           Prometheus
 /v1/...            the API (`dray.servers.http.api`)
 /iceberg           the tables of the cluster, see `catalog`
+/v1/plans          plans for drivers elsewhere, see `plans`
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -17,7 +17,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from dray.offload import Offload
-from dray.servers.http.errors import BadRequest, TooMany
+from dray.servers.http.errors import BadRequest, TooManyAtOnce
 
 T = TypeVar("T")
 
@@ -71,7 +71,7 @@ class Bodies:
                     if size > self._max_bytes:
                         raise BadRequest("the body is too large", status=413, most=self._max_bytes)
                     if len(part) > self._left:
-                        raise TooMany("too many large bodies at once: try again")  # HR3
+                        raise TooManyAtOnce("too many large bodies at once: try again")  # HR3
                     self._left -= len(part)
                     parts.append(part)
         except TimeoutError as slow:

@@ -10,6 +10,9 @@ Whatever would change something is answered 406, and what is not there 404,
 both in the words of Iceberg's specification. No credentials are handed out:
 who reads a table needs access to the store of its own.
 
+Who asks is let in as by the API: by a key, sent as a bearer's token, where keys
+are needed (HG1).
+
 Invariants
     HT3  Nothing can be changed through this catalog.
 """
@@ -24,7 +27,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dray.errors import DrayError, Invalid, NotFound, Unavailable
+from dray.errors import DrayError, Invalid, Kind, NotFound
+from dray.servers.http.gate import HttpGuard
 
 ROOT: Final = "/iceberg"
 PAGE_ROWS: Final = 1_000
@@ -67,14 +71,14 @@ class NoSuchNamespace(NotFound):
     """There is no such namespace."""
 
 
-class ReadOnly(Invalid):
+class ReadOnlyCatalog(Invalid):
     """The catalog does not do this."""
 
 
-Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
+HttpAnswer: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
-def catalog_routes(catalog: TableCatalog) -> list[Route]:
+def catalog_routes(catalog: TableCatalog, gate: HttpGuard) -> list[Route]:
     """What is served of a catalog."""
     served, at = _Served(catalog), f"{ROOT}/v1/namespaces"
     read = [
@@ -85,9 +89,9 @@ def catalog_routes(catalog: TableCatalog) -> list[Route]:
         (f"{at}/{{namespace}}/tables/{{table}}", served.table),
     ]
     return [
-        *(Route(path, _told(answer), methods=["GET", "HEAD"]) for path, answer in read),
-        Route(f"{ROOT}/v1/{{rest:path}}", _told(_refuse), methods=["POST", "PUT", "PATCH", "DELETE"]),
-        Route(f"{ROOT}/{{rest:path}}", _told(_missing)),
+        *(Route(path, _told(answer, gate), methods=["GET", "HEAD"]) for path, answer in read),
+        Route(f"{ROOT}/v1/{{rest:path}}", _told(_refuse, gate), methods=["POST", "PUT", "PATCH", "DELETE"]),
+        Route(f"{ROOT}/{{rest:path}}", _told(_missing, gate)),
     ]
 
 
@@ -133,7 +137,7 @@ class _Served:
 
 
 async def _refuse(request: Request) -> Response:
-    raise ReadOnly("this catalog is read-only: tables change with their topics alone")  # HT3
+    raise ReadOnlyCatalog("this catalog is read-only: tables change with their topics alone")  # HT3
 
 
 async def _missing(request: Request) -> Response:
@@ -144,11 +148,14 @@ def _no_table(namespace: str, name: str) -> NotFound:
     return NotFound("no such table", table=f"{namespace}.{name}"[:600])
 
 
-def _told(answer: Answer) -> Answer:
-    """The same, with errors as the specification has them."""
+def _told(answer: HttpAnswer, gate: HttpGuard) -> HttpAnswer:
+    """The same for who may, with errors as the specification has them."""
 
     async def call(request: Request) -> Response:
         try:
+            asker = await gate.admit(request)  # HG1
+            table = str(request.path_params.get("table", ""))
+            gate.allow(asker, "topic.fetch" if table else "topic.describe", table)
             return await answer(request)
         except DrayError as error:
             return _error(error, request)
@@ -156,20 +163,21 @@ def _told(answer: Answer) -> Answer:
     return call
 
 
+_TYPES: Final = {
+    Kind.NOT_FOUND: ("NotFoundException", 404), Kind.INVALID: ("BadRequestException", 400),
+    Kind.UNAUTHENTICATED: ("NotAuthorizedException", 401), Kind.FORBIDDEN: ("ForbiddenException", 403),
+    Kind.UNAVAILABLE: ("ServiceUnavailableException", 503),
+}  # fmt: skip
+
+
 def _error(error: DrayError, request: Request) -> Response:
-    match error:
-        case NoSuchNamespace():
-            kind, status = "NoSuchNamespaceException", 404
-        case NotFound():
-            kind, status = "NoSuchTableException" if "table" in request.path_params else "NotFoundException", 404
-        case ReadOnly():
-            kind, status = "UnsupportedOperationException", 406
-        case Invalid():
-            kind, status = "BadRequestException", 400
-        case Unavailable():
-            kind, status = "ServiceUnavailableException", 503
-        case _:
-            kind, status = "InternalServerError", 500
+    kind, status = _TYPES.get(error.kind, ("InternalServerError", 500))
+    if isinstance(error, NoSuchNamespace):
+        kind = "NoSuchNamespaceException"
+    elif status == 404 and "table" in request.path_params:
+        kind = "NoSuchTableException"
+    elif isinstance(error, ReadOnlyCatalog):
+        kind, status = "UnsupportedOperationException", 406
     if request.method == "HEAD":
         return Response(status_code=status)
     return _json({"error": {"message": str(error), "type": kind, "code": status}}, status)

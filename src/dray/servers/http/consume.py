@@ -8,14 +8,14 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from dray.consume.service import ConsumeService, Handed, Wanted
+from dray.consume.service import ConsumerWants, ConsumeService, Handed
 from dray.machine.acks import MAX_RANGES, Span
 from dray.offload import Offload
-from dray.servers.http.endpoint import NDJSON, Call, Endpoint, Lines, NoBody, NoQuery, endpoint
+from dray.servers.http.endpoint import NDJSON, ApiEndpoint, Call, Lines, NoBody, NoQuery, endpoint
 from dray.servers.http.errors import BadRequest
 from dray.servers.http.homes import HttpHomes
-from dray.servers.http.records import Form, RecordOut, told
-from dray.servers.http.values import Duration, GroupName, In, Int64, Offset, Out, PartitionNumber, ShortText, seconds
+from dray.servers.http.records import RecordForm, RecordOut, told
+from dray.servers.http.values import Duration, GroupText, In, Int64, Offset, Out, PartitionNumber, ShortText, seconds
 from dray.servers.http.waiting import MAX_WAIT_S, Waiting
 from dray.topics.service import TopicService
 
@@ -27,12 +27,12 @@ MAX_BYTES: Final = 16 << 20
 class ConsumeQuery(In, frozen=True, kw_only=True):
     """What a consumer of a group wants."""
 
-    group: GroupName
+    group: GroupText
     max: Annotated[int, Meta(ge=1, le=1_000)] = 100
     max_bytes: Annotated[int, Meta(ge=1, le=MAX_BYTES)] = 1 << 20
     wait: Duration = "0s"
     lease: Duration | None = None
-    form: Form = "base64"
+    form: RecordForm = "base64"
 
 
 class ConsumedOut(Out, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class AckOneIn(In, frozen=True, kw_only=True):
 class AckRecordsIn(In, frozen=True, kw_only=True):
     """Records that are done."""
 
-    group: GroupName
+    group: GroupText
     acks: Annotated[list[AckOneIn], Meta(min_length=1, max_length=1_000)]
 
 
@@ -86,7 +86,7 @@ class NackOneIn(In, frozen=True, kw_only=True):
 class NackRecordsIn(In, frozen=True, kw_only=True):
     """Records that failed: they come again, or go to the dead-letter topic."""
 
-    group: GroupName
+    group: GroupText
     nacks: Annotated[list[NackOneIn], Meta(min_length=1, max_length=1_000)]
 
 
@@ -111,7 +111,7 @@ class ConsumeApi:
     waiting: Waiting
     offload: Offload
 
-    def endpoints(self) -> list[Endpoint]:
+    def endpoints(self) -> list[ApiEndpoint]:
         return [
             endpoint(
                 method="GET", path="/topics/{topic}/consume", action="topic.consume", handle=self.consume,
@@ -138,7 +138,7 @@ class ConsumeApi:
         elsewhere = self.homes.elsewhere(call.request, query.group)
         if elsewhere is not None:
             return elsewhere
-        wanted = Wanted(
+        wanted = ConsumerWants(
             group=query.group, most=query.max, max_bytes=query.max_bytes, wait_s=wait_s, lease_s=lease_s
         )  # fmt: skip
         handed = await self.waiting.run(call.request, self.consuming.consume(topic, wanted))
@@ -172,7 +172,7 @@ class ConsumeApi:
         return NackedRecordsOut(dead=dead)
 
 
-def _told(handed: Sequence[Handed], form: Form) -> list[RecordOut]:
+def _told(handed: Sequence[Handed], form: RecordForm) -> list[RecordOut]:
     return [told(one.record, form, partition=one.partition, attempts=one.attempts) for one in handed]
 
 

@@ -5,7 +5,7 @@ and returns a value of the type that its endpoint names. It translates and
 nothing else.
 
 Invariants
-    HP1  Whatever a client sends is answered with a JSON object, or with the
+    HX1  Whatever a client sends is answered with a JSON object, or with the
          value that the endpoint names; a method that a path does not have
          gets 405 and the ones that it has.
 """
@@ -24,7 +24,7 @@ from dray.errors import DrayError
 from dray.servers.http import telemetry
 from dray.servers.http.bodies import Bodies
 from dray.servers.http.errors import JSON, BadRequest, failure
-from dray.servers.http.gate import Asker, HttpGuard
+from dray.servers.http.gate import HttpCaller, HttpGuard
 
 B = TypeVar("B", bound=msgspec.Struct)
 Q = TypeVar("Q", bound=msgspec.Struct)
@@ -42,7 +42,7 @@ class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Call(Generic[Q, B]):
     """One request, understood."""
 
-    asker: Asker
+    caller: HttpCaller
     path: Mapping[str, str]
     query: Q
     body: B
@@ -68,7 +68,7 @@ Handler: TypeAlias = Callable[[Call[msgspec.Struct, msgspec.Struct]], Awaitable[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class ApiEndpoint:
     """What can be asked under one path with one method."""
 
     method: str
@@ -107,9 +107,9 @@ def endpoint(
     statuses: Sequence[int] = (),
     streams: bool = False,
     named_in: str = "",
-) -> Endpoint:
+) -> ApiEndpoint:
     """An endpoint whose handler takes what it says that it takes."""
-    return Endpoint(
+    return ApiEndpoint(
         method=method, path=path, action=action, handle=cast("Handler", handle), query=query, body=body, gives=gives,
         summary=summary, statuses=statuses, streams=streams, named_in=named_in,
     )  # fmt: skip
@@ -120,9 +120,9 @@ COMMON: Final = (400, 401, 403, 405, 429, 500, 503)
 WITH_BODY: Final = (408, 413, 415, 504)
 
 
-def routes_of(endpoints: Sequence[Endpoint], gate: HttpGuard, bodies: Bodies) -> list[Route]:
-    """One route for each path, which knows all its methods (HP1)."""
-    by_path: dict[str, dict[str, Endpoint]] = {}
+def routes_of(endpoints: Sequence[ApiEndpoint], gate: HttpGuard, bodies: Bodies) -> list[Route]:
+    """One route for each path, which knows all its methods (HX1)."""
+    by_path: dict[str, dict[str, ApiEndpoint]] = {}
     for one in endpoints:
         by_path.setdefault(one.path, {})[one.method] = one
     # `{topic}:purge` is a path of its own: it comes before `{topic}`, which would match it.
@@ -133,7 +133,7 @@ def routes_of(endpoints: Sequence[Endpoint], gate: HttpGuard, bodies: Bodies) ->
 class _Path:
     """Everything that can be asked under one path."""
 
-    def __init__(self, methods: Mapping[str, Endpoint], gate: HttpGuard, bodies: Bodies) -> None:
+    def __init__(self, methods: Mapping[str, ApiEndpoint], gate: HttpGuard, bodies: Bodies) -> None:
         self._methods = methods
         self._gate = gate
         self._bodies = bodies
@@ -165,19 +165,19 @@ class _Path:
         telemetry.REQUESTS.labels(found.path, request.method, str(response.status_code)).inc()
         return response
 
-    async def _handle(self, asked: Endpoint, request: Request) -> object:
-        asker = await self._gate.admit(request)  # HG1
+    async def _handle(self, asked: ApiEndpoint, request: Request) -> object:
+        caller = await self._gate.admit(request)  # HG1
         path = {name: str(value) for name, value in request.path_params.items()}
         if not asked.named_in:
-            self._gate.allow(asker, asked.action, path.get("topic") or request.query_params.get("topic", ""))
+            self._gate.allow(caller, asked.action, path.get("topic") or request.query_params.get("topic", ""))
         query = _query(request, asked.query)
         body: msgspec.Struct = NoBody()
         if asked.has_body:
             body = await self._bodies.read(request, asked.body)
         if asked.named_in:
             for name in names_in(body, asked.named_in):
-                self._gate.allow(asker, asked.action, name)
-        return await asked.handle(Call(asker=asker, path=path, query=query, body=body, request=request))
+                self._gate.allow(caller, asked.action, name)
+        return await asked.handle(Call(caller=caller, path=path, query=query, body=body, request=request))
 
     async def _response(self, given: object) -> Response:
         match given:

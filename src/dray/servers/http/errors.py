@@ -63,7 +63,7 @@ class BadRequest(DrayError):
         self.status = status
 
 
-class TooMany(DrayError):
+class TooManyAtOnce(DrayError):
     """As many wait as may wait."""
 
     kind = Kind.UNAVAILABLE
@@ -82,7 +82,7 @@ class ErrorBody(msgspec.Struct, omit_defaults=True):
 def status_of(error: DrayError) -> int:
     if isinstance(error, BadRequest):
         return error.status
-    if isinstance(error, TooMany):
+    if isinstance(error, TooManyAtOnce):
         return 429
     for kind, status in _SPECIAL:
         if isinstance(error, kind):

@@ -29,7 +29,7 @@ AUTHORIZATION: Final = "authorization"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asker:
+class HttpCaller:
     """Who makes a request."""
 
     name: str
@@ -47,27 +47,35 @@ class HttpGuard:
     def __init__(self, access: AccessService) -> None:
         self._access = access
 
-    async def admit(self, request: Request) -> Asker:
+    async def admit(self, request: Request) -> HttpCaller:
         shown = bearer(request.headers.getlist(AUTHORIZATION))
         address = "" if request.client is None else request.client.host
         who = await self._access.admit(shown, door=Entrance.HTTP, address=address)
-        return Asker(name=who.key_id or "anonymous", actor=str(who.principal), request=who.request, who=who)
+        return HttpCaller(name=who.key_id or "anonymous", actor=str(who.principal), request=who.request, who=who)
 
-    def allow(self, asker: Asker, action: str, name: str) -> None:
-        self._access.allow(asker.who, Action(action), name)
+    def allow(self, caller: HttpCaller, action: str, name: str) -> None:
+        self._access.allow(caller.who, Action(action), name)
 
     async def confirm(
-        self, asker: Asker, action: str, *, target: bytes, revision: int, given: str, force: bool, options: str = ""
+        self,
+        caller: HttpCaller,
+        action: str,
+        *,
+        target: bytes,
+        revision: int,
+        given: str,
+        force: bool,
+        options: str = "",
     ) -> None:
         await self._access.confirm(
-            asker.who, Action(action), target=target, revision=revision, given=given, force=force, options=options
+            caller.who, Action(action), target=target, revision=revision, given=given, force=force, options=options
         )
 
-    async def audited(self, asker: Asker, action: str, name: str, work: Callable[[], Awaitable[T]]) -> T:
-        return await self._access.audited(asker.who, Action(action), name, work)
+    async def audited(self, caller: HttpCaller, action: str, name: str, work: Callable[[], Awaitable[T]]) -> T:
+        return await self._access.audited(caller.who, Action(action), name, work)
 
     @contextmanager
-    def hold(self, asker: Asker) -> Iterator[asyncio.Event]:
-        """A stream of this asker; the event is set when its key works no more."""
-        with self._access.streams.hold(asker.who) as stream:
+    def hold(self, caller: HttpCaller) -> Iterator[asyncio.Event]:
+        """A stream of this caller; the event is set when its key works no more."""
+        with self._access.streams.hold(caller.who) as stream:
             yield stream.ended

@@ -18,9 +18,9 @@ from dray.heaps.unsettled import UnsettledConsumer
 from dray.machine.heaps.packets import Settlement
 from dray.replica.domains import Domains
 from dray.servers.http import heap_models as models
-from dray.servers.http.endpoint import Call, Endpoint, NoBody, NoQuery, endpoint
+from dray.servers.http.endpoint import ApiEndpoint, Call, NoBody, NoQuery, endpoint
 from dray.servers.http.errors import BadRequest, body_of
-from dray.servers.http.gate import Asker, HttpGuard
+from dray.servers.http.gate import HttpCaller, HttpGuard
 from dray.servers.http.heap_forms import LONG_S, delivery_to, message_of, taken_to
 from dray.servers.http.heap_streams import STATUS_S, MessageStream
 from dray.servers.http.values import duration, millis, seconds, time_of
@@ -41,10 +41,10 @@ class MessagesApi:
     clock: Clock
     status_s: float = STATUS_S
 
-    def endpoints(self) -> list[Endpoint]:
+    def endpoints(self) -> list[ApiEndpoint]:
         return [*self._of_producers(), *self._of_consumers()]
 
-    def _of_producers(self) -> list[Endpoint]:
+    def _of_producers(self) -> list[ApiEndpoint]:
         return [
             endpoint(
                 method="POST", path="/enqueue", action="heap.enqueue", handle=self.enqueue, query=NoQuery,
@@ -63,7 +63,7 @@ class MessagesApi:
             ),
         ]  # fmt: skip
 
-    def _of_consumers(self) -> list[Endpoint]:
+    def _of_consumers(self) -> list[ApiEndpoint]:
         return [
             endpoint(
                 method="POST", path="/pop", action="heap.pop", handle=self.pop, query=NoQuery, body=models.PopIn,
@@ -151,7 +151,7 @@ class MessagesApi:
         wait_s = seconds(asked.wait, most_s=MAX_WAIT_S, name="wait")
         heap = await self.heaps.admin.find(asked.topic)
         work = self.heaps.pop(
-            heap, most=asked.max, holder=asked.consumer or _holder(call.asker), wait_s=wait_s,
+            heap, most=asked.max, holder=asked.consumer or _holder(call.caller), wait_s=wait_s,
             worst=asked.filter.worst_priority, visibility_ms=_visibility(asked.visibility),
         )  # fmt: skip
         found = await self.waiting.run(call.request, work)
@@ -164,9 +164,9 @@ class MessagesApi:
         heap = await self.heaps.admin.find(call.path["topic"])
         with ExitStack() as stack:
             stack.enter_context(self.waiting.place())
-            ended = stack.enter_context(self.gate.hold(call.asker))
+            ended = stack.enter_context(self.gate.hold(call.caller))
             consumer = self.heaps.consumer(
-                heap, holder=query.consumer or _holder(call.asker), worst=query.worst_priority,
+                heap, holder=query.consumer or _holder(call.caller), worst=query.worst_priority,
                 visibility_ms=_visibility(query.visibility),
             )  # fmt: skip
             taking = UnsettledConsumer(self.heaps, self.domains, heap, consumer, query.max_unsettled)
@@ -238,8 +238,8 @@ def _within(found: Sequence[Delivery], most_bytes: int) -> int:
     return len(found)
 
 
-def _holder(asker: Asker) -> str:
-    return asker.name
+def _holder(caller: HttpCaller) -> str:
+    return caller.name
 
 
 def _visibility(text: str | None) -> int | None:

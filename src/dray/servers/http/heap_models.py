@@ -6,20 +6,20 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from dray.servers.http.errors import ErrorBody
-from dray.servers.http.values import U32, Duration, In, Int64, Named, Offset, Out, ShortText, Time
+from dray.servers.http.values import U32, Duration, In, Int64, NameText, Offset, Out, ShortText, Time
 
 MAX_ITEMS: Final = 1_000
 SIGNED: Final = 1 << 63
 
-ModeName: TypeAlias = Literal["MIN", "MAX"]
+ModeText: TypeAlias = Literal["MIN", "MAX"]
 FormatName: TypeAlias = Literal["BYTES", "JSON"]
-StateName: TypeAlias = Literal["READY", "DELAYED", "LEASED", "DEAD"]
+StateText: TypeAlias = Literal["READY", "DELAYED", "LEASED", "DEAD"]
 KindName: TypeAlias = Literal["ACK", "NACK", "RELEASE", "REJECT", "EXTEND", "RENEW"]
 Word: TypeAlias = Annotated[int, Meta(ge=0, le=U32)]
 Priority: TypeAlias = Annotated[int, Meta(ge=-SIGNED, le=SIGNED - 1)]
 Unsigned: TypeAlias = Annotated[int, Meta(ge=0)]
 Token: TypeAlias = Annotated[str, Meta(max_length=100)]
-Ids: TypeAlias = Annotated[list[Annotated[str, Meta(max_length=100)]], Meta(max_length=MAX_ITEMS)]
+IdTexts: TypeAlias = Annotated[list[Annotated[str, Meta(max_length=100)]], Meta(max_length=MAX_ITEMS)]
 
 
 class BackoffIn(In, frozen=True, kw_only=True):
@@ -63,8 +63,8 @@ class HeapConfigIn(In, frozen=True, kw_only=True):
 class MakeHeapIn(In, frozen=True, kw_only=True):
     """A heap to make."""
 
-    topic: Named
-    mode: ModeName = "MIN"
+    topic: NameText
+    mode: ModeText = "MIN"
     partitions: Word = 1
     replication_factor: Word = 1
     config: HeapConfigIn = msgspec.field(default_factory=HeapConfigIn)
@@ -117,7 +117,7 @@ class HeapOut(Out, frozen=True, omit_defaults=False, kw_only=True):
     """A heap."""
 
     topic: str
-    mode: ModeName
+    mode: ModeText
     partitions: int
     replication_factor: int
     config: HeapConfigOut
@@ -168,7 +168,7 @@ class CountOut(Out, frozen=True, omit_defaults=False, kw_only=True):
 class EnqueueIn(In, frozen=True, kw_only=True):
     """A message: its payload in base64, or as JSON."""
 
-    topic: Named
+    topic: NameText
     payload: bytes | None = None
     payload_json: msgspec.Raw | UnsetType = UNSET
     priority: Priority = 0
@@ -214,7 +214,7 @@ class FilterIn(In, frozen=True, kw_only=True):
 class PopIn(In, frozen=True, kw_only=True):
     """What a consumer wants; it waits for the first message."""
 
-    topic: Named
+    topic: NameText
     max: Annotated[int, Meta(ge=1, le=MAX_ITEMS)] = 1
     wait: Duration = "0s"
     visibility: Duration | None = None
@@ -272,7 +272,7 @@ class StatusLineOut(Out, frozen=True, kw_only=True):
 class AckIn(In, frozen=True, kw_only=True):
     """A message is done."""
 
-    topic: Named
+    topic: NameText
     lease_token: Token
     message_id: Token = ""
 
@@ -280,7 +280,7 @@ class AckIn(In, frozen=True, kw_only=True):
 class NackIn(In, frozen=True, kw_only=True):
     """A message failed: NACK counts, RELEASE does not, REJECT makes it a dead letter."""
 
-    topic: Named
+    topic: NameText
     lease_token: Token
     message_id: Token = ""
     backoff_override: Duration | None = None
@@ -298,7 +298,7 @@ class NackedOut(Out, frozen=True, omit_defaults=False, kw_only=True):
 class ExtendIn(In, frozen=True, kw_only=True):
     """A lease is to last longer: from its end, or from now."""
 
-    topic: Named
+    topic: NameText
     lease_token: Token
     extension: Duration
     from_now: bool = False
@@ -321,7 +321,7 @@ class SettleOneIn(In, frozen=True, kw_only=True):
 class SettleIn(In, frozen=True, kw_only=True):
     """Many settlements, each for itself."""
 
-    topic: Named
+    topic: NameText
     items: Annotated[list[SettleOneIn], Meta(min_length=1, max_length=MAX_ITEMS)]
 
 
@@ -339,8 +339,8 @@ class SettledListOut(Out, frozen=True, kw_only=True):
 class PeekQuery(In, frozen=True, kw_only=True):
     """Which messages to look at; nothing changes."""
 
-    topic: Named
-    state: StateName = "READY"
+    topic: NameText
+    state: StateText = "READY"
     limit: Annotated[int, Meta(ge=1, le=MAX_ITEMS)] = 100
     page_token: ShortText = ""
     message_id: Token = ""
@@ -355,7 +355,7 @@ class DlqQuery(In, frozen=True, kw_only=True):
 
 class PeekedOut(Out, frozen=True, kw_only=True):
     message: MessageOut
-    state: StateName
+    state: StateText
     not_before: Time | UnsetType = UNSET
     holder: str = ""
     last_error: str = ""
@@ -404,7 +404,7 @@ class StatsOut(Out, frozen=True, kw_only=True):
 class BuryIn(In, frozen=True, kw_only=True):
     """Messages to make dead letters."""
 
-    message_ids: Ids
+    message_ids: IdTexts
     force: bool = False
     reason: ShortText = ""
 
@@ -412,7 +412,7 @@ class BuryIn(In, frozen=True, kw_only=True):
 class ReplayIn(In, frozen=True, kw_only=True):
     """Dead letters to make ready again: these, or all."""
 
-    message_ids: Ids = msgspec.field(default_factory=list)
+    message_ids: IdTexts = msgspec.field(default_factory=list)
     all: bool = False
     keep_time: bool = False
     per_second: Word = 0
@@ -423,7 +423,7 @@ class ReplayIn(In, frozen=True, kw_only=True):
 class DropIn(In, frozen=True, kw_only=True):
     """Dead letters to delete: these, or all."""
 
-    message_ids: Ids = msgspec.field(default_factory=list)
+    message_ids: IdTexts = msgspec.field(default_factory=list)
     all: bool = False
     force: bool = False
     confirmation: ShortText = ""

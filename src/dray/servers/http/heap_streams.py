@@ -4,7 +4,7 @@
     {"message_id": ..., "lease_token": ...}
 
 Invariants
-    HS1  However a stream ends, its consumer is closed and its place among
+    HX2  However a stream ends, its consumer is closed and its place among
          those who wait is given back; what was not sent is ready again.
 """
 
@@ -51,7 +51,7 @@ class MessageStream(StreamingResponse):
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._held.close()  # HS1
+            self._held.close()  # HX2
             await self._taking.close(self._unsent)
 
     async def _lines(self) -> AsyncIterator[bytes]:

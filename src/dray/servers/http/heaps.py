@@ -11,16 +11,16 @@ from dray.machine.heaps.catalog import Heap
 from dray.machine.heaps.config import HeapConfig, Mode
 from dray.machine.heaps.rows import State
 from dray.servers.http import heap_models as models
-from dray.servers.http.endpoint import Call, Endpoint, NoBody, NoQuery, Reply, endpoint
+from dray.servers.http.endpoint import ApiEndpoint, Call, NoBody, NoQuery, Reply, endpoint
 from dray.servers.http.errors import BadRequest
-from dray.servers.http.gate import Asker, HttpGuard
+from dray.servers.http.gate import HttpCaller, HttpGuard
 from dray.servers.http.heap_forms import config_of, heap_to, peeked_to, stats_to
 
 HEAP: Final = "/heaps/{topic}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeapsApi:
+class HeapsHttp:
     """What is asked about heaps as a whole."""
 
     heaps: HeapService
@@ -28,10 +28,10 @@ class HeapsApi:
     clock: Clock
     durability: str
 
-    def endpoints(self) -> list[Endpoint]:
+    def endpoints(self) -> list[ApiEndpoint]:
         return [*self._of_heaps(), *self._of_messages()]
 
-    def _of_heaps(self) -> list[Endpoint]:
+    def _of_heaps(self) -> list[ApiEndpoint]:
         return [
             endpoint(
                 method="POST", path="/heaps", action="heap.make", handle=self.make, query=NoQuery,
@@ -65,7 +65,7 @@ class HeapsApi:
             ),
         ]  # fmt: skip
 
-    def _of_messages(self) -> list[Endpoint]:
+    def _of_messages(self) -> list[ApiEndpoint]:
         return [
             endpoint(
                 method="GET", path="/peek", action="heap.peek", handle=self.peek, query=models.PeekQuery, body=NoBody,
@@ -102,10 +102,10 @@ class HeapsApi:
             return await self.heaps.admin.make(
                 given.topic, mode=Mode[given.mode], partitions=given.partitions,
                 replication_factor=given.replication_factor, config=config_of(given.config, HeapConfig()),
-                by=_by(call.asker),
+                by=_by(call.caller),
             )  # fmt: skip
 
-        heap = await self.gate.audited(call.asker, "heap.make", given.topic, work)
+        heap = await self.gate.audited(call.caller, "heap.make", given.topic, work)
         return self._told(heap)
 
     async def page(self, call: Call[models.ListHeapsQuery, NoBody]) -> models.HeapsOut:
@@ -126,32 +126,32 @@ class HeapsApi:
         async def work() -> None:
             await self.heaps.admin.alter(
                 heap, config_of(given.config, heap.config), partitions=given.partitions or 0,
-                expected=-1 if given.expected_revision is None else given.expected_revision, by=_by(call.asker),
+                expected=-1 if given.expected_revision is None else given.expected_revision, by=_by(call.caller),
             )  # fmt: skip
 
-        await self.gate.audited(call.asker, "heap.alter", heap.name, work)
+        await self.gate.audited(call.caller, "heap.alter", heap.name, work)
         return self._told(await self._find(heap.name))
 
     async def delete(self, call: Call[models.DestroyQuery, NoBody]) -> None:
         heap = await self._find(call.path["topic"])
-        await self._confirm(call.asker, "heap.delete", heap, call.query.force, call.query.confirmation)
+        await self._confirm(call.caller, "heap.delete", heap, call.query.force, call.query.confirmation)
 
         async def work() -> None:
-            await self.heaps.admin.delete(heap, by=_by(call.asker))
+            await self.heaps.admin.delete(heap, by=_by(call.caller))
 
-        await self.gate.audited(call.asker, "heap.delete", heap.name, work)
+        await self.gate.audited(call.caller, "heap.delete", heap.name, work)
 
     async def purge(self, call: Call[NoQuery, models.PurgeIn]) -> models.CountOut:
         heap, given = await self._find(call.path["topic"]), call.body
         options = f"leased={given.include_leased} dlq={given.include_dlq}"
-        await self._confirm(call.asker, "heap.purge", heap, given.force, given.confirmation, options)
+        await self._confirm(call.caller, "heap.purge", heap, given.force, given.confirmation, options)
 
         async def work() -> int:
             return await self.heaps.dead_letters.purge(
-                heap, leased=given.include_leased, dead=given.include_dlq, by=_by(call.asker)
+                heap, leased=given.include_leased, dead=given.include_dlq, by=_by(call.caller)
             )
 
-        count = await self.gate.audited(call.asker, "heap.purge", heap.name, work)
+        count = await self.gate.audited(call.caller, "heap.purge", heap.name, work)
         return models.CountOut(count=str(count))
 
     async def stats(self, call: Call[models.StatsQuery, NoBody]) -> models.StatsOut:
@@ -187,11 +187,11 @@ class HeapsApi:
 
         async def work() -> models.CountOut:
             moved = await self.heaps.dead_letters.bury(
-                heap, ids, force=given.force, reason=given.reason, by=_by(call.asker)
+                heap, ids, force=given.force, reason=given.reason, by=_by(call.caller)
             )
             return models.CountOut(count=str(moved.count), left=str(moved.left))
 
-        return await self.gate.audited(call.asker, "heap.bury", heap.name, work)
+        return await self.gate.audited(call.caller, "heap.bury", heap.name, work)
 
     async def replay(self, call: Call[NoQuery, models.ReplayIn]) -> models.CountOut:
         heap, given = await self._find(call.path["topic"]), call.body
@@ -200,23 +200,23 @@ class HeapsApi:
         async def work() -> models.CountOut:
             moved = await self.heaps.dead_letters.replay(
                 heap, ids, keep_time=given.keep_time, priority=given.priority, per_second=given.per_second,
-                dry_run=given.dry_run, by=_by(call.asker),
+                dry_run=given.dry_run, by=_by(call.caller),
             )  # fmt: skip
             return models.CountOut(count=str(moved.count), left=str(moved.left))
 
-        return await self.gate.audited(call.asker, "dlq.replay", heap.name, work)
+        return await self.gate.audited(call.caller, "dlq.replay", heap.name, work)
 
     async def drop(self, call: Call[NoQuery, models.DropIn]) -> models.CountOut:
         heap, given = await self._find(call.path["topic"]), call.body
         ids = _some_or_all(given.message_ids, given.all)
         if ids is None:
-            await self._confirm(call.asker, "dlq.delete", heap, given.force, given.confirmation)
+            await self._confirm(call.caller, "dlq.delete", heap, given.force, given.confirmation)
 
         async def work() -> models.CountOut:
-            moved = await self.heaps.dead_letters.delete(heap, ids, by=_by(call.asker))
+            moved = await self.heaps.dead_letters.delete(heap, ids, by=_by(call.caller))
             return models.CountOut(count=str(moved.count), left=str(moved.left))
 
-        return await self.gate.audited(call.asker, "dlq.delete", heap.name, work)
+        return await self.gate.audited(call.caller, "dlq.delete", heap.name, work)
 
     # -- inside ------------------------------------------------------------
 
@@ -233,14 +233,16 @@ class HeapsApi:
             messages=[peeked_to(one, wall_ms) for one in page.messages], next_page_token=page.next_token
         )
 
-    async def _confirm(self, asker: Asker, action: str, heap: Heap, force: bool, given: str, options: str = "") -> None:
+    async def _confirm(
+        self, caller: HttpCaller, action: str, heap: Heap, force: bool, given: str, options: str = ""
+    ) -> None:
         await self.gate.confirm(
-            asker, action, target=heap.id, revision=heap.revision, given=given, force=force, options=options
+            caller, action, target=heap.id, revision=heap.revision, given=given, force=force, options=options
         )
 
 
-def _by(asker: Asker) -> AskedBy:
-    return AskedBy(actor=asker.actor, request=asker.request)
+def _by(caller: HttpCaller) -> AskedBy:
+    return AskedBy(actor=caller.actor, request=caller.request)
 
 
 def _ids(texts: list[str]) -> list[MessageId]:

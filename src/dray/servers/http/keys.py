@@ -11,7 +11,7 @@ from dray.access.errors import BadKeyRequest
 from dray.access.key_service import MAX_LIFE_MS, MAX_PAGE, KeyService, NewKey, page_of, role_named
 from dray.access.service import AccessService
 from dray.machine.access import ApiKey
-from dray.servers.http.endpoint import Call, Endpoint, NoBody, NoQuery, Reply, endpoint
+from dray.servers.http.endpoint import ApiEndpoint, Call, NoBody, NoQuery, Reply, endpoint
 from dray.servers.http.values import Duration, In, Out, Time, millis, time_of
 
 
@@ -72,7 +72,7 @@ class KeyRoutes:
     access: AccessService
     keys: KeyService
 
-    def endpoints(self) -> list[Endpoint]:
+    def endpoints(self) -> list[ApiEndpoint]:
         return [
             endpoint(
                 method="POST", path="/keys", action=Action.CREATE_KEY.value, handle=self.create, query=NoQuery,
@@ -90,7 +90,7 @@ class KeyRoutes:
         ]  # fmt: skip
 
     async def create(self, call: Call[NoQuery, CreateKeyIn]) -> Reply:
-        asked, who = call.body, call.asker.who
+        asked, who = call.body, call.caller.who
         life_ms = 0
         if asked.expires_in is not None:
             life_ms = millis(asked.expires_in, most_s=MAX_LIFE_MS / 1_000, name="expires_in")
@@ -107,7 +107,7 @@ class KeyRoutes:
         return KeysOut(keys=[_shown(one) for one in page], next_page_token=more)
 
     async def revoke(self, call: Call[RevokeQuery, NoBody]) -> None:
-        key_id, who, asked = call.path["key"], call.asker.who, call.query
+        key_id, who, asked = call.path["key"], call.caller.who, call.query
         await self.keys.find(key_id)
         await self.access.confirm(
             who, Action.REVOKE_KEY, target=key_id.encode(), revision=0, given=asked.confirmation, force=asked.force

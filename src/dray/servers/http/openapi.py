@@ -1,7 +1,7 @@
 """OpenAPI 3.1, made from the endpoints and the types of what they take and give.
 
 Invariants
-    HO1  What is told about an endpoint is made from what it is: its path and
+    HX3  What is told about an endpoint is made from what it is: its path and
          query are its types, and so are the bodies; nothing is written twice.
 """
 
@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 import dray
-from dray.servers.http.endpoint import COMMON, WITH_BODY, Endpoint
+from dray.servers.http.endpoint import COMMON, WITH_BODY, ApiEndpoint
 from dray.servers.http.errors import ErrorBody
 
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
@@ -54,7 +54,7 @@ class ErrorAnswer(msgspec.Struct, kw_only=True):
     confirmation: str | None = None
 
 
-def openapi_of(endpoints: Sequence[Endpoint], prefix: str) -> bytes:
+def openapi_of(endpoints: Sequence[ApiEndpoint], prefix: str) -> bytes:
     """The whole description, as JSON."""
     types: list[type] = [ErrorAnswer]
     for one in endpoints:
@@ -79,7 +79,7 @@ def openapi_of(endpoints: Sequence[Endpoint], prefix: str) -> bytes:
     return msgspec.json.encode(described)
 
 
-def _operation(one: Endpoint, shape_of: Mapping[type, object], schemas: Mapping[str, object]) -> dict[str, object]:
+def _operation(one: ApiEndpoint, shape_of: Mapping[type, object], schemas: Mapping[str, object]) -> dict[str, object]:
     operation: dict[str, object] = {
         "operationId": f"{one.method.lower()}_{re.sub('[^a-z]+', '_', one.path).strip('_')}",
         "summary": one.summary,
@@ -93,15 +93,15 @@ def _operation(one: Endpoint, shape_of: Mapping[type, object], schemas: Mapping[
     return operation
 
 
-def _path_parameters(one: Endpoint) -> list[object]:
+def _path_parameters(one: ApiEndpoint) -> list[object]:
     return [
         {"name": name, "in": "path", "required": True, "schema": _PATH_SCHEMAS[name]}
         for name in _PARAMETER.findall(one.path)
     ]
 
 
-def _query_parameters(one: Endpoint, shape_of: Mapping[type, object], schemas: Mapping[str, object]) -> list[object]:
-    """A query is a flat type: each of its fields is a parameter (HO1)."""
+def _query_parameters(one: ApiEndpoint, shape_of: Mapping[type, object], schemas: Mapping[str, object]) -> list[object]:
+    """A query is a flat type: each of its fields is a parameter (HX3)."""
     shape = shape_of[one.query]
     assert isinstance(shape, dict)
     whole = schemas[shape["$ref"].rpartition("/")[2]]
@@ -112,7 +112,7 @@ def _query_parameters(one: Endpoint, shape_of: Mapping[type, object], schemas: M
     ]
 
 
-def _responses(one: Endpoint, shape_of: Mapping[type, object]) -> dict[str, object]:
+def _responses(one: ApiEndpoint, shape_of: Mapping[type, object]) -> dict[str, object]:
     failed = {"application/json": {"schema": shape_of[ErrorAnswer]}}
     statuses = {*COMMON, *one.statuses, *(WITH_BODY if one.has_body else ())} - {307}
     responses: dict[str, object] = {

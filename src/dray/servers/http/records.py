@@ -11,7 +11,7 @@ from dray.servers.http.values import In, Int64, Out, PartitionNumber, Time, ms_o
 
 MAX_RECORDS: Final = 10_000
 MAX_TIME_MS: Final = 253_402_300_799_999
-Form: TypeAlias = Literal["base64", "text", "json"]
+RecordForm: TypeAlias = Literal["base64", "text", "json"]
 """How keys and values are told; what does not fit the form is told in base64."""
 
 
@@ -78,7 +78,7 @@ def new_record(given: RecordIn, now_ms: int) -> NewRecord:
 
 
 def told(
-    record: Record, form: Form, *, partition: int | UnsetType = UNSET, attempts: int | UnsetType = UNSET
+    record: Record, form: RecordForm, *, partition: int | UnsetType = UNSET, attempts: int | UnsetType = UNSET
 ) -> RecordOut:
     key, key_text = _texts(record.key, form != "base64")
     value, value_text = _texts(record.value, form == "text")

@@ -17,9 +17,9 @@ from dray.machine.topics import Topic
 from dray.offload import Offload
 from dray.produce.publishing import Published, Publisher, RecordToPublish
 from dray.records import NewRecord, Record
-from dray.servers.http.endpoint import Call, Endpoint, NoBody, NoQuery, Reply, endpoint
+from dray.servers.http.endpoint import ApiEndpoint, Call, NoBody, NoQuery, Reply, endpoint
 from dray.servers.http.errors import BadRequest, ErrorBody, body_of
-from dray.servers.http.records import MAX_RECORDS, Form, PlacedRecordIn, RecordIn, RecordOut, new_record, told
+from dray.servers.http.records import MAX_RECORDS, PlacedRecordIn, RecordForm, RecordIn, RecordOut, new_record, told
 from dray.servers.http.values import Duration, In, Int64, Offset, Out, PartitionNumber, seconds
 from dray.servers.http.waiting import MAX_WAIT_S, Waiting
 from dray.topics.errors import UnknownPartition
@@ -92,7 +92,7 @@ class ReadQuery(In, frozen=True, kw_only=True):
     max_bytes: Annotated[int, Meta(ge=1, le=MAX_BYTES)] = 1 << 20
     wait: Duration = "0s"
     as_of: Offset | None = None
-    form: Form = "base64"
+    form: RecordForm = "base64"
 
 
 class RecordsOut(Out, frozen=True, kw_only=True):
@@ -113,7 +113,7 @@ class TopicsApi:
     clock: Clock
     offload: Offload
 
-    def endpoints(self) -> list[Endpoint]:
+    def endpoints(self) -> list[ApiEndpoint]:
         records = "/topics/{topic}/partitions/{partition}/records"
         return [
             endpoint(
@@ -224,7 +224,7 @@ def _placed(given: Sequence[RecordIn], now_ms: int, partition: int | None = None
     ]  # fmt: skip
 
 
-def _told(records: Sequence[Record], form: Form) -> list[RecordOut]:
+def _told(records: Sequence[Record], form: RecordForm) -> list[RecordOut]:
     return [told(record, form) for record in records]
 
 

@@ -25,8 +25,8 @@ Int64: TypeAlias = Annotated[str, Meta(pattern=r"^-?[0-9]{1,20}$", description="
 PartitionNumber: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 Duration: TypeAlias = Annotated[str, Meta(pattern=r"^[0-9]{1,10}(\.[0-9]{1,9})?s?$", description="seconds, as `1.5s`")]
 Time: TypeAlias = Annotated[datetime, Meta(tz=True)]
-Named: TypeAlias = Annotated[str, Meta(min_length=1, max_length=249)]
-GroupName: TypeAlias = Annotated[str, Meta(min_length=1, max_length=1_024)]
+NameText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=249)]
+GroupText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=1_024)]
 ShortText: TypeAlias = Annotated[str, Meta(max_length=1_024)]
 
 _DURATION: Final = re.compile(r"([0-9]{1,10}(?:\.[0-9]{1,9})?)s?")

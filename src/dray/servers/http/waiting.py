@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from starlette.requests import Request
 
 from dray.servers.http import telemetry
-from dray.servers.http.errors import BadRequest, TooMany
+from dray.servers.http.errors import BadRequest, TooManyAtOnce
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ LIMIT: Final = 1_000
 MAX_WAIT_S: Final = 60.0
 
 
-class Gone(BadRequest):
+class ClientGone(BadRequest):
     """The client has gone: nobody reads this."""
 
 
@@ -36,7 +36,7 @@ class Waiting:
     def place(self) -> Iterator[None]:
         """A place among those who wait (HW1)."""
         if not self._left:
-            raise TooMany("too many requests wait already: try again")
+            raise TooManyAtOnce("too many requests wait already: try again")
         self._left -= 1
         telemetry.WAITING.inc()
         try:
@@ -62,7 +62,7 @@ async def while_there(request: Request, work: Coroutine[None, None, T]) -> T:
         await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             return working.result()
-        raise Gone("the client has gone")
+        raise ClientGone("the client has gone")
     finally:
         for task in (working, watching):
             task.cancel()

@@ -11,7 +11,7 @@ from dray.machine.heaps.answers import MessageGiven
 from dray.machine.heaps.dedup import Dedup, Known
 from dray.machine.heaps.leases import LeaseHeld, Leases
 from dray.machine.heaps.messages import Messages
-from dray.machine.heaps.shard import Shard
+from dray.machine.heaps.shard import HeapMoment, Shard
 from dray.machine.names import StreamId
 
 _ENQUEUE: Final = HeapLane.enqueue
@@ -45,6 +45,14 @@ def any_token(self: Leases, slot: int, nonce: bytes) -> LeaseHeld | None:
 def over_early(self: Leases, running_ms: int, limit: int, is_over: Callable[[LeaseHeld], bool]) -> list[int]:
     """A lease ends five seconds before its time."""
     return _OVER(self, running_ms + 5_000, limit, lambda held: True)
+
+
+def over_when_the_giver_ended(held: LeaseHeld, moment: HeapMoment) -> bool:
+    """Once its giver has ended, a lease is over when running time says so, which may have caught up at once."""
+    if moment.running_ms < held.deadline_ms:
+        return False
+    giver = moment.live.get(held.session)
+    return giver is None or giver.clock_ms >= held.clock_end_ms
 
 
 def never_known(self: Dedup, key: bytes, seq: int, running_ms: int, window_ms: int) -> Known | None:

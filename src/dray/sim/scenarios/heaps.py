@@ -22,6 +22,7 @@ from dray.heaps.policy import HeapPolicy
 from dray.heaps.producing import TakenMessage
 from dray.heaps.service import HeapMessage, Settlement
 from dray.heaps.spill import Spiller
+from dray.machine.heaps import shard
 from dray.machine.heaps.catalog import Heap
 from dray.machine.heaps.config import HeapConfig, Mode
 from dray.machine.heaps.dedup import Dedup
@@ -187,6 +188,7 @@ PLANTED: Final[dict[str, Scenario]] = {
     "heaps/answered-before-durable": planted(heaps, (HeapLane, "enqueue", bugs.answered_before_durable)),
     "heaps/any-token": planted(heaps, (Leases, "find", bugs.any_token)),
     "heaps/leases-end-early": planted(heaps, (Leases, "over", bugs.over_early)),
+    "heaps/dead-givers-leases-end-early": planted(heaps, (shard, "is_over", bugs.over_when_the_giver_ended)),
     "heaps/no-dedup": planted(heaps, (Dedup, "find", bugs.never_known)),
     "heaps/an-ack-comes-back": planted(heaps, (Messages, "remove", bugs.comes_back)),
     "heaps/spilled-elsewhere": planted(heaps, (Spiller, "_choose", bugs.bodies_mixed_up)),
