@@ -8,6 +8,7 @@ the objects, and one process without Spark decodes the same objects.
 import asyncio
 import atexit
 import json
+import os
 import shutil
 import subprocess
 import sys
