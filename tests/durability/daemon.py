@@ -107,6 +107,10 @@ class Drayd:
         process.terminate()
         return process.wait(STOP_S)
 
+    def ended(self) -> int:
+        """Wait until it has ended by itself; the exit code."""
+        return self._running().wait(STOP_S)
+
     def freeze(self) -> None:
         self._running().send_signal(signal.SIGSTOP)
 

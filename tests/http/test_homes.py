@@ -17,9 +17,11 @@ PATIENCE_S = 60
 async def test_a_group_is_handed_its_records_by_one_broker_and_settles_at_any(tmp_path: Path) -> None:
     """CO4, W-23: the other one answers 307, and nothing is handed out twice."""
     async with (
-        one_of(tmp_path, 1, grpc__listen="127.0.0.1:0") as first, one_of(tmp_path, 2, grpc__listen="127.0.0.1:0") as second, Asker(str(first.kafka)) as ask,
+        one_of(tmp_path, 1, grpc__listen="127.0.0.1:0") as first,
+        one_of(tmp_path, 2, grpc__listen="127.0.0.1:0") as second,
+        Asker(str(first.kafka)) as ask,
         httpx.AsyncClient(timeout=PATIENCE_S) as client,
-    ):  # fmt: skip
+    ):
         await ask.create("orders", 2)
         at = [f"http://{broker.http}/v1/topics/orders" for broker in (first, second)]
         for partition in range(2):
@@ -49,8 +51,10 @@ async def test_a_group_is_handed_its_records_by_one_broker_and_settles_at_any(tm
 async def test_what_lies_in_several_domains_is_not_written_at_once(tmp_path: Path) -> None:
     """L-01: it is refused, and nothing of it is there."""
     async with (
-        one_of(tmp_path, 1, grpc__listen="127.0.0.1:0") as only, Asker(str(only.kafka)) as ask, httpx.AsyncClient(timeout=PATIENCE_S) as client,
-    ):  # fmt: skip
+        one_of(tmp_path, 1, grpc__listen="127.0.0.1:0") as only,
+        Asker(str(only.kafka)) as ask,
+        httpx.AsyncClient(timeout=PATIENCE_S) as client,
+    ):
         await ask.create("orders", 4)
         url = f"http://{only.http}/v1/topics/orders"
         records = [{"value_text": "x", "partition": number} for number in range(4)]

@@ -93,7 +93,7 @@ class Proxy:
         answers: bool,
     ) -> None:
         while part := await reader.read(65536):
-            if not answers and HEAD.unpack_from(part)[1] == FrameKind.FOLLOW:
+            if not answers and len(part) >= HEAD.size and HEAD.unpack_from(part)[1] == FrameKind.FOLLOW:
                 self._following.add(relay)
             while relay in self._held:
                 await self._let_go.wait()

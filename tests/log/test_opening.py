@@ -11,7 +11,7 @@ from dray.log.client import WrongServer
 from dray.log.opening import LogEffects, LogOptions, is_served, look_at_log, open_log
 from dray.log.port import BEFORE_ALL, Refused
 from dray.log.server import LogServer
-from dray.log.urls import LocalLogs, MemoryLogs, ServedLogs, parse_log_url
+from dray.log.urls import LocalLogs, MemoryLogs, PasswordInUrl, PostgresLogs, ServedLogs, parse_log_url
 from dray.offload import InlineOffload
 from tests.log.test_server import CLUSTER
 
@@ -20,6 +20,7 @@ URLS = {
     "unix:/data/meta.sock": ServedLogs(Path("/data/meta.sock")),
     "tcp:127.0.0.1:7000": ServedLogs(("127.0.0.1", 7000)),
     "tcp:[::1]:7000": ServedLogs(("::1", 7000)),
+    "postgresql://dray@db:5432/logs?sslmode=require": PostgresLogs("postgresql://dray@db:5432/logs?sslmode=require"),
     "memory:": MemoryLogs(),
 }
 
@@ -33,6 +34,13 @@ def effects() -> LogEffects:
 def test_a_url_means_one_thing_and_is_written_as_it_is_read(text: str) -> None:
     assert parse_log_url(text) == URLS[text]
     assert str(parse_log_url(text)) == text
+
+
+@pytest.mark.parametrize("text", ["postgresql://dray:s3cret@db/logs", "postgresql://db/logs?password=s3cret"])
+def test_a_password_in_a_url_is_refused_and_not_repeated(text: str) -> None:
+    with pytest.raises(PasswordInUrl, match="PGPASSWORD") as refused:
+        parse_log_url(text)
+    assert "s3cret" not in str(refused.value)
 
 
 def test_a_relative_path_is_of_the_directory_in_which_it_was_given(tmp_path, monkeypatch) -> None:

@@ -96,6 +96,7 @@ def status(running, name):
     return status_of(running.replicas, running.tables, topic_of(running.replicas, name), running.cluster_id)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "says"),
     [

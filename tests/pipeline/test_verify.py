@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 from dray.pipeline.compactor.status import status_of, topic_of
-from dray.pipeline.compactor.verify import NoTable, verify
+from dray.pipeline.compactor.verify import NoTable, files_seen, verify
 from dray.tables.catalog import NAME, sqlite_file
 from tests.pipeline.compacting import compactor
 from tests.pipeline.parts import broker_process, create, produce
@@ -31,7 +31,9 @@ def compared(spark, broker, topic):
             status = status_of(running.replicas, running.tables, found, running.cluster_id)
             names = running.tables.file_names(running.topic(topic))
             address = running.tables.store.address
-        return verify(spark, str(broker.directory), address, names, status)
+            seen = files_seen([replica.machine for replica in running.replicas.values()], names)
+            assert all(file.footer_crc for file in seen if file.name.startswith("compaction/"))
+        return verify(spark, str(broker.directory), address, seen, status)
 
     return asyncio.run(look())
 

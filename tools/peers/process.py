@@ -106,11 +106,12 @@ def serving(
     ready: Callable[[], bool],
     directory: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    user: str | None = None,
     seconds: float,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server until the end of the block, which begins when `ready` says so."""
-    with log.open("wb") as output:
-        process = spawn(command, stdout=output, stderr=output, directory=directory, environment=environment)
+    with log.open("ab") as output:
+        process = spawn(command, stdout=output, stderr=output, directory=directory, environment=environment, user=user)
         try:
             _await(process, ready, log, seconds)
             yield process
@@ -125,14 +126,15 @@ def spawn(
     stderr: IO[bytes] | int,
     directory: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    user: str | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a process that ends when we do, even if we are killed: a test run leaves no server behind.
 
-    `environment` comes on top of our own.
+    `environment` comes on top of our own. `user`: who it is to be, if not we ourselves.
     """
     return subprocess.Popen(
         [str(part) for part in command], cwd=directory, stdout=stdout, stderr=stderr, preexec_fn=_end_with_parent,
-        env=None if environment is None else {**os.environ, **environment},
+        env=None if environment is None else {**os.environ, **environment}, user=user, group=user,
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@
     keeps the directory (holds its lock)    local:DIR         `FileLog`, to append and to serve
     joins, looks, or makes a checkpoint     unix:, tcp:       `ClientLog`
     looks where nobody runs (holds it too)  local:DIR         `ClosedLog`, by `look_at_log`
+    is one of several machines              postgresql://     `PostgresLog`, whoever it is
     has no directory                        memory:           `MemoryLog`
 
 An engine is an adapter of `dray.log.port`, a kind of URL in `dray.log.urls`
@@ -24,7 +25,7 @@ from dray.log.files import SEGMENT_BYTES, FileLog
 from dray.log.limits import MAX_ENTRY_BYTES
 from dray.log.memory import MemoryLog
 from dray.log.port import Log
-from dray.log.urls import LocalLogs, LogUrl, MemoryLogs, ServedLogs
+from dray.log.urls import LocalLogs, LogUrl, MemoryLogs, PostgresLogs, ServedLogs
 from dray.offload import Offload
 
 
@@ -72,6 +73,12 @@ async def open_log(url: LogUrl, domain: int, effects: LogEffects, options: LogOp
                 url.address, domain, cluster_id=options.cluster_id, max_entry_bytes=options.max_entry_bytes,
                 call_seconds=options.call_seconds,
             )  # fmt: skip
+        case PostgresLogs():
+            from dray.log.postgres import PostgresLog  # the extra `postgres`
+
+            return await PostgresLog.open(
+                url, domain, max_entry_bytes=options.max_entry_bytes, call_seconds=options.call_seconds
+            )
         case MemoryLogs():
             return MemoryLog(max_entry_bytes=options.max_entry_bytes)
         case _:

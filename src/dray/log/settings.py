@@ -7,12 +7,12 @@ from pydantic import field_validator, model_validator
 
 from dray.config import Section, Size
 from dray.errors import Invalid
-from dray.log.urls import LogUrl, ServedLogs, parse_log_url
+from dray.log.urls import LogUrl, PasswordInUrl, ServedLogs, parse_log_url
 
 _LARGEST_ENTRY: Final = Size("16MiB")
 """What a length in a segment can say; `FileLog.open` refuses more."""
 _LEAST: Final = Size("16MiB")
-_EXPECTED: Final = "expected local:DIR, unix:DIR/meta.sock or memory:"
+_EXPECTED: Final = "expected local:DIR, unix:DIR/meta.sock, postgresql://USER@HOST/DATABASE or memory:"
 
 
 class LogSettings(Section):
@@ -20,7 +20,9 @@ class LogSettings(Section):
 
     url: str | None = None
     """The engine and its place: `local:DIR`, `unix:DIR/meta.sock` for the log that another broker of this machine
-    keeps in its data directory, or `memory:` for tests. Not set: in the data directory."""
+    keeps in its data directory, `postgresql://USER@HOST/DATABASE` for brokers of several machines (the extra
+    `postgres`; `objects.url` must name a store that all of them reach), or `memory:` for tests. Not set: in the data
+    directory."""
 
     segment_bytes: Size = Size("64MiB")
     """Begin a new file when the current one has this many bytes. Smaller: finer trimming, more files."""
@@ -41,6 +43,8 @@ class LogSettings(Section):
     def _known_engine(cls, value: str | None) -> str | None:
         try:
             found = None if value is None else parse_log_url(value)
+        except PasswordInUrl as error:
+            raise ValueError(str(error)) from None
         except Invalid as unknown:
             raise ValueError(_EXPECTED) from unknown
         if isinstance(found, ServedLogs) and not isinstance(found.address, Path):

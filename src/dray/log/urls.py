@@ -3,6 +3,7 @@
     local:DIR         files of this machine, a directory for each domain below DIR
     unix:SOCKET       logs that another process of this machine keeps and serves
     tcp:HOST:PORT     the same, over TCP
+    postgresql://...  rows of a PostgreSQL database, for brokers of several machines
     memory:           logs of this process, which end with it
 
 A URL stands for the logs of all domains; a domain's number chooses one.
@@ -11,11 +12,16 @@ A URL stands for the logs of all domains; a domain's number chooses one.
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
 
 from dray.errors import Invalid
 from dray.log.sockets import Address
 
-_KNOWN: Final = "local:DIR, unix:SOCKET, tcp:HOST:PORT or memory:"
+_KNOWN: Final = "local:DIR, unix:SOCKET, tcp:HOST:PORT, postgresql://USER@HOST/DATABASE or memory:"
+
+
+class PasswordInUrl(Invalid):
+    """A URL is logged, shown, and an argument of processes: what stands in it is no secret any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,17 @@ class ServedLogs:
 
 
 @dataclass(frozen=True, slots=True)
+class PostgresLogs:
+    """Kept in a database. Its tables belong to one cluster: two clusters have two databases, or two schemas."""
+
+    dsn: str
+    """As libpq has it, without a password."""
+
+    def __str__(self) -> str:
+        return self.dsn
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryLogs:
     """Kept in the memory of this process."""
 
@@ -57,7 +74,7 @@ class MemoryLogs:
         return "memory:"
 
 
-LogUrl: TypeAlias = LocalLogs | ServedLogs | MemoryLogs
+LogUrl: TypeAlias = LocalLogs | ServedLogs | PostgresLogs | MemoryLogs
 
 
 def parse_log_url(text: str) -> LogUrl:
@@ -72,6 +89,15 @@ def parse_log_url(text: str) -> LogUrl:
             host, _, port = rest.rpartition(":")
             if host and port.isdecimal() and 0 < int(port) < 1 << 16:
                 return ServedLogs((host.removeprefix("[").removesuffix("]"), int(port)))
+        case "postgresql" | "postgres" if rest.startswith("//"):
+            return PostgresLogs(_without_password(text))
         case "memory" if not rest:
             return MemoryLogs()
     raise Invalid("no log has this kind of URL", url=text, known=_KNOWN)
+
+
+def _without_password(text: str) -> str:
+    found = urlsplit(text)
+    if found.password is not None or any("password" in name.lower() for name, _ in parse_qsl(found.query)):
+        raise PasswordInUrl("expected no password in the URL: use PGPASSWORD, PGPASSFILE or ~/.pgpass")
+    return text

@@ -90,7 +90,9 @@ def has_joined(root: Path, disk: Disk) -> bool:
 def check_not_joined(root: Path, disk: Disk) -> None:
     """Raise if this directory uses another's log: a second log of its cluster must not begin (SV3)."""
     if has_joined(root, disk):
-        raise HasJoined("this directory joined the log of another broker: start it with --log unix:PATH", path=root)
+        raise HasJoined(
+            "this directory uses a log that it does not keep: start it with the --log that was used before", path=root
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 Where the logs are and where checkpoints go is said by a source: a directory
 of our own (`dray.node.owning`), the logs that another keeps
-(`dray.node.joining`), or memory. Everything else is the same for all of them:
+(`dray.node.joining`), an engine that nobody of us keeps (`dray.node.clustered`),
+or memory. Everything else is the same for all of them:
 
     source.open ─► Part per domain ─► newest checkpoint ─► fold to the tail ─► follow, write, checkpoint
 
@@ -117,6 +118,8 @@ class Part:
     """Who makes its checkpoints. None: nobody does."""
     kept: FileLog | None = None
     """The log, if this process keeps it: then it trims it (CK4), and ends when it fails."""
+    shared: bool = False
+    """Nobody of us keeps the log, and every checkpoint that is confirmed is published: everybody trims it (CK4)."""
 
 
 class Source(Protocol):
@@ -293,7 +296,7 @@ def _make_checkpoints(
         replica, part.checkpoints, folder, clock,
         due_bytes=options.checkpoint_due_bytes, due_with_bodies=options.checkpoint_bodies_bytes,
         kept_ms=options.checkpoint_kept_ms, kept_bytes=options.log_kept_bytes,
-        trims=part.kept is not None, log_bytes=None if part.kept is None else part.kept.bytes_behind,
+        trims=part.shared or part.kept is not None, log_bytes=None if part.kept is None else part.kept.bytes_behind,
     )  # fmt: skip
     task = watch.start(f"checkpointer-{part.domain}", lambda: checkpointer.run(options.checkpoint_look_s))
     return _Making(checkpointer=checkpointer, folder=folder, watch=watch, task=task)

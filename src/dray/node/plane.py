@@ -6,6 +6,7 @@ on it (`Plane`) and know nothing of where it comes from.
 
     keeps its log       lock ─► identity ─► store: checked, bound ─► logs, served ─► birth remembered (ND3)
     joins another's     owner ─► lock ─► identity of its cluster ─► its store ─► its logs (SV3)
+    in a cluster        lock ─► store, which says which cluster ─► identity ─► logs of an engine (ND6)
     in memory           a new identity and a new store, of this process alone
 """
 
@@ -17,14 +18,16 @@ from pathlib import Path
 from dray.clock import Clock
 from dray.errors import DrayError, Invalid
 from dray.ids import Entropy
-from dray.log.urls import LocalLogs, LogUrl, MemoryLogs, ServedLogs
+from dray.log.urls import LocalLogs, LogUrl, MemoryLogs, PostgresLogs, ServedLogs
 from dray.node.birth import remember_birth
+from dray.node.clustered import Clustered
 from dray.node.directory import DataDirectory, Identity, new_identity
 from dray.node.joining import Joined, check_not_joined, joined_directory, owner_of
 from dray.node.metadata import Effects, InMemory, Metadata, MetadataOptions, Source, run_metadata
 from dray.node.owning import Owned
 from dray.node.space import Places
 from dray.node.store import ClusterStore
+from dray.objects.cluster import mark_begun
 from dray.objects.port import Objects
 from dray.offload import Offload
 from dray.replica.domains import Domains
@@ -76,6 +79,8 @@ async def open_plane(
             return await _in_memory(stack, store, effects, options)
         case ServedLogs(address=Path() as socket):
             return await _joined(stack, root, socket, store, effects, options)
+        case PostgresLogs():
+            return await _clustered(stack, root, log, store, effects, options)
         case LocalLogs() | None:
             return await _owned(stack, DataDirectory(root, None if log is None else log.root), store, effects, options)
         case ServedLogs():
@@ -113,6 +118,21 @@ async def _joined(
     metadata = await _run(stack, source, identity, objects, store, effects, options)
     places = _places(store, owner.directory, metadata.domains, joined=root)
     return _opened(metadata, objects, effects, places, owner.directory)
+
+
+async def _clustered(
+    stack: AsyncExitStack, root: Path, log: LogUrl, store: ClusterStore, effects: Effects, options: MetadataOptions
+) -> OpenPlane:
+    directory = joined_directory(root)
+    _lock(stack, root, effects)
+    objects, cluster = await store.shared(stack)
+    identity = directory.claim(effects.disk, effects.entropy, cluster)
+    source = Clustered(url=log, directory=directory, objects=objects)
+    metadata = await _run(stack, source, identity, objects, store, effects, options)
+    await mark_begun(objects)  # ND6
+    rooms = {"checkpoints": root, "records": store.directory(None)}
+    places = Places(rooms={what: path for what, path in rooms.items() if path is not None})
+    return _opened(metadata, objects, effects, places, directory)
 
 
 async def _in_memory(

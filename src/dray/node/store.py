@@ -1,16 +1,18 @@
 """The object store of a cluster: the configured one, or the one in the data directory; opened, and bound."""
 
+import uuid
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TypeAlias
 
-from dray.errors import DrayError
+from dray.errors import DrayError, Invalid, Unavailable
+from dray.ids import new_uuid
 from dray.node import telemetry
 from dray.node.birth import check_birth
 from dray.node.directory import DataDirectory, Identity
 from dray.node.joining import WrongStore
-from dray.objects.cluster import bind, bound_to
+from dray.objects.cluster import ForeignPrefix, bind, bound_to
 from dray.objects.opening import StoreEffects, StoreOptions, local_root, open_store
 from dray.objects.port import Objects
 from dray.objects.probe import store_date
@@ -45,6 +47,22 @@ class ClusterStore:
         if await bound_to(objects) != identity.cluster_id:
             raise WrongStore("this is not the store of the cluster: set objects.url to what its other brokers use")
         return objects
+
+    async def shared(self, stack: AsyncExitStack) -> tuple[Objects, uuid.UUID]:
+        """For brokers of several machines: the store, and the cluster that it is of, a new one if it is free."""
+        if self._settings.url is None or self._settings.url == "memory:":
+            raise Invalid(
+                "brokers that share a log need a store that all of them reach: set objects.url, s3://BUCKET/PREFIX say"
+            )
+        objects = await self._open(stack, None)
+        found = await bound_to(objects)
+        if found is None:
+            with suppress(ForeignPrefix):  # another one was faster
+                await bind(objects, str(new_uuid(self._effects.entropy)))
+            found = await bound_to(objects)
+        if found is None:
+            raise Unavailable("the store does not show what was just written to it")
+        return objects, uuid.UUID(found)
 
     async def date(self, objects: Objects) -> StoreDate | None:
         """What the store's clock says; after a long stop it vouches for ours (Q7). One that cannot say does no harm."""

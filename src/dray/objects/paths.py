@@ -41,7 +41,9 @@ _PARQUET = re.compile(
     r"compaction/v1/topic=([0-9a-f]{32})/partition=(0|[1-9][0-9]{0,9})/domain=(0|[1-9][0-9]{0,9})"
     r"/date=([0-9]{4})/([0-9]{2})/([0-9]{2})/([0-9a-f]{32})\.parquet"
 )
-_CHECKPOINT = re.compile(r"meta/v1/[0-9a-f]{16}/domain=[0-9]+/([0-9]{20})-[0-9a-f]{32}\.checkpoint")
+_CHECKPOINT = re.compile(
+    r"meta/v1/(?P<log>[0-9a-f]{16})/domain=(?P<domain>[0-9]+)/(?P<position>[0-9]{20})-[0-9a-f]{32}\.checkpoint"
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DOMAIN_END = 1 << 32
 _PARTITION_END = 1 << 31
@@ -230,7 +232,13 @@ def checkpoint_path(log_id: bytes, domain: int, position: int, digest: bytes) ->
 def parse_checkpoint_path(path: str) -> int | None:
     """The position of a checkpoint; None for what is none."""
     match = _CHECKPOINT.fullmatch(path)
-    return None if match is None else int(match[1])
+    return None if match is None else int(match["position"])
+
+
+def log_of_checkpoint(path: str, domain: int) -> bytes | None:
+    """The log that a checkpoint of this domain is of; None for everything else."""
+    match = _CHECKPOINT.fullmatch(path)
+    return None if match is None or int(match["domain"]) != domain else bytes.fromhex(match["log"])
 
 
 def _day(created_ms: int) -> date:

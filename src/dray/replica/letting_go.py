@@ -3,7 +3,9 @@
 Invariants
     CK4  The log is trimmed by the process that keeps it and by nobody else,
          and only to checkpoints that it has itself and has just read whole:
-         so it can always be started again (ADR-0026).
+         so it can always be started again (ADR-0026). A log that no process
+         keeps is trimmed by any broker, to checkpoints that are published
+         (CK6).
     CK5  How old a checkpoint is, is told by machine time, which it carries:
          a process that lives for minutes forgets as much as one that lives
          for months.

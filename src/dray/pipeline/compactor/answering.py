@@ -13,7 +13,7 @@ from dray.pipeline.compactor.rebuild import Rebuilder
 from dray.pipeline.compactor.spark import SparkJobs
 from dray.pipeline.compactor.standing import StandingTables
 from dray.pipeline.compactor.status import status_of, topic_of
-from dray.pipeline.compactor.verify import FileSeen, verify
+from dray.pipeline.compactor.verify import files_seen, verify
 from dray.replica.replica import Replica
 from dray.tables.options import CompactorOptions, PartitionStatus, Said, TableReached, TableRebuilt, TableStatus
 from dray.tables.table import TableOwner, TopicTables
@@ -70,27 +70,11 @@ class TableAnswers:
     async def _verify(self, topic: Topic) -> tuple[Said, int]:
         status = await self._status(topic)
         names = await self._offload.run(self._tables.file_names, self._owner(topic))
-        seen = self._seen(names)
+        seen = files_seen([replica.machine for replica in self._replicas.values()], names)
         found = await self._offload.run(
             self._spark.use, lambda session: verify(session, self._options.data, self._spark.address, seen, status)
         )
         return found, 0 if found.equal else 1
-
-    def _seen(self, names: list[str]) -> list[FileSeen]:
-        """The files with the checksums that the machine keeps; of a foreign one nothing is known."""
-        wanted = set(names)
-        known = {
-            owner.path(): owner
-            for replica in self._replicas.values()
-            for owner in (replica.machine.objects.find(number) for number in list(replica.machine.objects.files))
-            if owner is not None and owner.path() in wanted
-        }
-        found = []
-        for name in names:
-            owner = known.get(name)
-            crc = 0 if owner is None or owner.file is None else owner.file.footer_crc
-            found.append(FileSeen(name=name, footer_crc=crc))
-        return found
 
     async def _rebuild(self, topic: Topic) -> tuple[Said, int]:
         done = await self._rebuilder.run(topic)

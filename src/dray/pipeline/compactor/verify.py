@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from dray.errors import NotFound
+from dray.machine.machine import Machine
 from dray.parquet.footer import BadFile, footer_crc
 from dray.pipeline.stores import open_for_tasks
 from dray.tables.options import Compared, Difference, TableStatus
@@ -68,6 +69,17 @@ def verify(
     rows = numbers.mapInArrow(partial(read_files, address, groups), SCHEMA)
     from_table = _within(_hashed(rows, F.shiftright("attributes", 3).bitwiseAND(1)), starts, ends)
     return _compared(status.topic, from_log, from_table)
+
+
+def files_seen(machines: Sequence[Machine], names: Sequence[str]) -> list[FileSeen]:
+    """The files of these names with the checksums that the machines keep."""
+    wanted, known = set(names), {}
+    for machine in machines:
+        for number, file in list(machine.objects.files.items()):
+            owner = machine.objects.find(number)
+            if owner is not None and owner.path() in wanted:
+                known[owner.path()] = file.footer_crc
+    return [FileSeen(name=name, footer_crc=known.get(name, 0)) for name in names]
 
 
 def _hashed(frame: DataFrame, time_type: Column) -> DataFrame:

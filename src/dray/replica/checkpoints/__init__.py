@@ -5,7 +5,7 @@ from dray.replica.checkpoints.joined import JoinedCheckpoints
 from dray.replica.checkpoints.memory import MemoryCheckpoints
 from dray.replica.checkpoints.newest import newest_machine, report_damaged
 from dray.replica.checkpoints.port import CheckpointStore
-from dray.replica.checkpoints.published import PublishedCheckpoints
+from dray.replica.checkpoints.published import PublishedCheckpoints, published_logs
 from dray.replica.checkpoints.shared import SharedCheckpoints
 
 __all__ = [
@@ -16,5 +16,6 @@ __all__ = [
     "PublishedCheckpoints",
     "SharedCheckpoints",
     "newest_machine",
+    "published_logs",
     "report_damaged",
 ]

@@ -15,7 +15,13 @@ from contextlib import suppress
 from hashlib import blake2b
 
 from dray.errors import NotFound
-from dray.objects.paths import checkpoint_path, checkpoints_prefix, parse_checkpoint_path
+from dray.objects.paths import (
+    META_PREFIX,
+    checkpoint_path,
+    checkpoints_prefix,
+    log_of_checkpoint,
+    parse_checkpoint_path,
+)
 from dray.objects.port import AlreadyExists, Objects
 from dray.offload import Offload
 from dray.replica import telemetry
@@ -73,6 +79,16 @@ class PublishedCheckpoints:
         for position in sorted(position for position in self._names if position <= upto):
             for name in self._names.pop(position):
                 await self._objects.delete(name)
+
+
+async def published_logs(objects: Objects, domain: int) -> set[bytes]:
+    """The logs of which checkpoints of a domain are published."""
+    found = set()
+    async for one in objects.list(META_PREFIX):
+        log = log_of_checkpoint(one.path, domain)
+        if log is not None:
+            found.add(log)
+    return found
 
 
 def _digest(data: bytes) -> bytes:
