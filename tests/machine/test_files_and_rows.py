@@ -11,6 +11,7 @@ import pytest
 from dray.machine import checkpoint
 from dray.machine.append import Accepted
 from dray.machine.garbage import FilesReleased, Gone, MarkDeleting, Objects, Pin, ReleaseFiles, Unpin
+from dray.machine.holds import Held, Hold, Holds, LetGo
 from dray.machine.machine import Machine
 from dray.machine.sessions import Close
 from dray.machine.streams import CloseStream, FloorRaised, FloorReason, RaiseFloor
@@ -93,6 +94,8 @@ class Works:
         self.dead: dict[int, int] = {}
         self.deleted: set[int] = set()
         self.pins: dict[str, int] = {}
+        self.holds: dict[str, tuple[int, int]] = {}
+        """Position and end of each."""
         self.names = self.counter = self.swaps = 0
         self.compactors = [self.open(0), self.open(1)]
 
@@ -105,7 +108,8 @@ class Works:
 
     def run(self, steps: int, every: int) -> None:
         often = [self.append] * 5 + [self.create_task] * 3 + [self.go_on] * 8 + [self.cut] * 2 + [self.collect] * 3
-        kinds = [*often, self.release, self.release, self.pin, self.crash, self.expire, self.create, self.delete]
+        kinds = [*often, self.release, self.release, self.pin, self.hold, self.crash, self.expire, self.create]
+        kinds.append(self.delete)
         for number in range(steps):
             self.dice.choice(kinds)()
             self.bury()
@@ -349,12 +353,30 @@ class Works:
             self.shop.writer.do(Unpin(pin=name))
             self.pins.pop(name, None)
 
+    def hold(self) -> None:
+        """For a time that the machine keeps (X9)."""
+        if self.holds and self.dice.random() < 0.3:
+            name = self.dice.choice(sorted(self.holds))
+            assert self.shop.writer.do(LetGo(pin=name)) == Done()
+            del self.holds[name]
+        else:
+            self.names += 1
+            length_ms, shared = self.dice.randint(1, 20_000), self.dice.random() < 0.5
+            verdict = self.shop.writer.do(Hold(pin=f"h{self.names}", length_ms=length_ms, shared=shared))
+            assert isinstance(verdict, Held), verdict
+            self.holds[verdict.pin] = verdict.position, verdict.until_ms
+
+    def oldest_reader(self) -> int | None:
+        now_ms = self.machine.time_ms
+        held = [position for position, until_ms in self.holds.values() if until_ms > now_ms]
+        return min([*self.pins.values(), *held], default=None)
+
     def collect(self) -> None:
-        """T14: just before the store deletes, nobody names it, and no pin is older than its death."""
+        """T14: just before the store deletes, nobody names it, and no pin or hold is older than its death."""
         objects = self.machine.objects
         guesses = self.dice.sample(range(objects.next), min(4, objects.next))
         marked = self.shop.writer.do(MarkDeleting(objects=(*objects.due(0, 8), *guesses), grace_ms=0)).objects
-        oldest = min(self.pins.values(), default=None)
+        oldest = self.oldest_reader()
         for owner in marked:
             assert owner in self.dead
             assert oldest is None or self.dead[owner] < oldest
@@ -386,7 +408,7 @@ def drive(seed: int, steps: int, every: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_each_offset_is_found_once_and_nothing_that_is_named_is_dead(seed):
-    """I5, T14, SW1, SW4, SW5, X1, X7, H7, K2, R-109, R-113, R-115"""
+    """I5, T14, SW1, SW4, SW5, X1, X7, X9, H7, K2, R-109, R-113, R-115"""
     drive(seed, 900, 7)
 
 
@@ -418,6 +440,7 @@ def release_one_too_early(self, step, owners):
 RELEASE = Objects.release
 MISTAKES = {
     "pins count for nothing": (Objects, "oldest_pin", lambda _: None),
+    "holds count for nothing": (Holds, "oldest", lambda _: None),
     "a table holds nothing": (Objects, "record_file", bugs.record_without_the_table),
     "what is given up is unused": (Tasks, "_abandon", bugs.abandon_and_let_go),
     "a file takes a row too many": (Tasks, "_put_file", bugs.put_over_one_row_more),

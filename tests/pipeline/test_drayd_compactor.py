@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dray.machine.machine import Machine
-from dray.machine.tasks import TaskState
-from tests.pipeline.compacting import Running, compactor
+from tests.pipeline.compacting import compactor
 from tests.pipeline.parts import Broker, broker_process, consumed, create, numbered, produce, wait_until
 
 pytestmark = pytest.mark.slow  # each starts a Spark of its own
@@ -86,52 +83,6 @@ def test_the_compactor_of_drayd_dev_comes_when_something_is_due_and_dies_with_it
         assert mine
         broker.kill()
         wait_until(lambda: not any(process.is_running() for process in mine), limit_s=120)
-
-
-async def come_to(machine: Machine, state: TaskState) -> None:
-    """Until a task has that state; or has ended, because its last states were too short to be seen."""
-    while not machine.tasks.by_stream:
-        await asyncio.sleep(0.002)
-    while machine.tasks.by_stream and not any(task.state >= state for task in machine.tasks.by_stream.values()):
-        await asyncio.sleep(0.002)
-
-
-async def hurt(running: Running, broker: Broker, state: TaskState, number: signal.Signals) -> None:
-    """Kill the compactor of `drayd dev`, or put it to sleep until another one has done its work."""
-    machine = running.replicas[0].machine
-    await come_to(machine, state)
-    victims = [one for one in psutil.Process(broker.pid).children() if "compactor" in _command(one)]
-    for one in victims:
-        one.send_signal(number)
-    while any(task.session in machine.sessions.live for task in machine.tasks.by_stream.values()):
-        await asyncio.sleep(0.05)
-    await running.cycle("orders")
-    for one in victims if number == signal.SIGSTOP else ():
-        one.send_signal(signal.SIGCONT)
-
-
-@pytest.mark.long
-def test_compactors_that_are_killed_and_put_to_sleep_double_nothing(tmp_path):
-    """R-152, R-146, T13: with Spark, when their tasks have come to each state; one that sleeps is overtaken."""
-    directory = tmp_path / "data"
-    settings = (MASTER, "compaction.enabled=true", "compaction.max_age=1s", "compaction.look=1s")
-    moments = [(state, number) for state in TaskState for number in (signal.SIGKILL, signal.SIGSTOP)]
-
-    async def story(broker: Broker):
-        async with compactor(directory) as running:
-            for at, (state, number) in enumerate(moments):
-                await asyncio.to_thread(produce, broker.bootstrap, "orders", numbered(400 * at, 400, 4))
-                await hurt(running, broker, state, number)
-            while running.compactor.due() or running.replicas[0].machine.tasks.by_stream:
-                await running.cycle("orders")
-                await asyncio.sleep(0.5)
-            return running.rows("orders")
-
-    with broker_process(directory, *settings, "session.ttl=6s", "session.keepalive=2s") as broker:
-        create(broker.bootstrap, "orders", partitions=4)
-        rows = asyncio.run(story(broker))
-        assert len(rows) == 400 * len(moments)
-        assert rows == consumed(broker.bootstrap, "orders", 4)
 
 
 def test_what_is_missing_or_wrong_is_told(tmp_path):

@@ -85,6 +85,7 @@ def test_five_hundred_seeds_are_clean(first):
         ),
         ("recovery", ["the log is decayed", "the log is old copy", "error=LogDamaged"]),
         ("tables", ["catalog      committed", "objects      deleted", "pause"]),
+        ("table-disks", ["catalog      committed", "power cut"]),
         ("groups-classic", ["Removal.EXPIRED", "EndPhase", "Rehome"]),
         ("groups-consumer", ["Removal.EXPIRED", "SetTarget", "SetTopics"]),
         ("heaps", ["heaps.turn_failed", "pause", "replica.session_expired", "jobs         left"]),
