@@ -182,21 +182,6 @@ async def test_a_stream_that_never_reads_holds_a_bounded_part_and_nobody_else(dr
     await dray.confirmed("Purge", pb.PurgeReq(topic=topic, force=True, include_leased=True))
 
 
-async def test_what_a_broken_stream_was_never_sent_goes_back_without_an_attempt(dray: Wire, address: str, topic: str):
-    """D-105: GW3"""
-    await make(dray, topic, visibility_timeout=seconds(3_600))
-    await dray.fill(topic, 2_000, b"x" * 8_000)
-    async with wire(address) as hostile:
-        await hostile.popping(topic, 2_000)
-        async with asyncio.timeout(LONG_S):
-            while (before := await dray.stats(topic)).leased < 1_000:
-                await asyncio.sleep(0.02)
-    async with asyncio.timeout(LONG_S):
-        while (stats := await dray.stats(topic)).ready <= before.ready:
-            await asyncio.sleep(0.02)
-    assert stats.failed_total == 0
-
-
 async def test_a_heap_that_is_deleted_ends_its_streams(dray: Wire, topic: str):
     """D-192, D-223"""
     await make(dray, topic)
