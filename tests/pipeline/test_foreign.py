@@ -273,7 +273,7 @@ def test_files_that_were_in_no_table_get_into_one_by_a_rebuild(broker):
 
 
 def test_what_the_log_drops_stays_in_a_table_that_keeps_it(broker):
-    """E-22: files belong to the table alone then; a rebuild knows them, and a rewrite does not lose them."""
+    """E-22: files belong to the table alone then, and a rebuild knows them."""
     name = compacted(broker, 3)
     rows = consumed(broker.bootstrap, name, 2)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
