@@ -227,6 +227,23 @@ async def test_connections_that_say_nothing_or_rubbish_harm_nobody(dray: Wire, a
         writer.close()
 
 
+async def test_what_a_client_that_vanished_was_never_sent_goes_back_without_an_attempt(dray: Wire, topic: str):
+    """D-106: GW3. gRPC holds back what is not read: most of 30 MB was never written."""
+    await make(dray, topic)
+    for _ in range(10):
+        items = [pb.EnqueueReq(topic=topic, payload=b"x" * 100_000) for _ in range(30)]
+        await dray.call("EnqueueBatch", pb.EnqueueBatchReq(items=items))
+    deaf = await dray.popping(topic, credits=300)
+    await until(dray, topic, leased=300)
+    deaf.cancel()
+    async with asyncio.timeout(LONG_S):
+        while (stats := await dray.stats(topic)).ready < 100:
+            await asyncio.sleep(0.05)
+    assert stats.failed_total == 0
+    (again,) = await items_of(await dray.popping(topic, credits=1), 1)
+    assert again.attempts == 0
+
+
 async def test_a_broker_that_stops_tells_its_streams_and_gives_back_what_they_were_never_sent():
     """D-105: GG1, GW3"""
     with ExitStack() as stack:

@@ -16,7 +16,7 @@ Invariants
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -73,6 +73,8 @@ class PopSession:
         self._settles: set[asyncio.Task[None]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._unwritten: deque[Delivery] = deque()
+        self._returning: list[Delivery] = []
+        """Never written, and on their way back."""
         self._written = asyncio.Event()
         self._outbox: asyncio.Queue[pb.PopDelivery | _Items | DrayError | None] = asyncio.Queue()
         """What the one writer does next (GW1); an error, or None, is the last. Bounded by who puts something in."""
@@ -97,7 +99,7 @@ class PopSession:
                 if out.HasField("settled"):
                     self._settling.release()
         finally:
-            await self._close()
+            await _finished(self._close())
 
     # -- in ----------------------------------------------------------------
 
@@ -169,13 +171,16 @@ class PopSession:
         """No more items; what was never written goes back (GW3)."""
         if self._consumer is None or self._heap is None:
             return
-        left = list(self._unwritten)
+        self._returning.extend(self._unwritten)
         self._unwritten.clear()
         await self._api.service.close(self._consumer)
+        left = list(self._returning)  # kept until it is done: who waits here may be cancelled, and comes again
         try:
             await self._api.service.give_back(self._heap, left)
         except DrayError as error:  # their deadlines end them
             logger().warning(telemetry.NOT_RELEASED, count=len(left), error=str(error))
+        done = set(map(id, left))
+        self._returning = [one for one in self._returning if id(one) not in done]
 
     # -- out ---------------------------------------------------------------
 
@@ -266,3 +271,17 @@ async def in_time(writing: Awaitable[None]) -> None:
     except TimeoutError as late:
         logger().warning(telemetry.STUCK)
         raise StreamStuck("the client does not read", limit_s=STUCK_S) from late
+
+
+async def _finished(closing: Coroutine[None, None, None]) -> None:
+    """Wait for what has to be done whatever becomes of the call: gRPC cancels one more than once (GW3)."""
+    work = asyncio.create_task(closing)
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.wait((work,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    work.result()
+    if cancelled is not None:
+        raise cancelled
