@@ -70,10 +70,10 @@ async def brokers(server: Postgres, bucket: S3Server, tmp_path: Path) -> AsyncIt
     ]  # fmt: skip
     found = [Drayd(tmp_path / f"broker-{n}", *flags, "--set", f"broker.id={n}") for n in (1, 2, 3)]
     async with AsyncExitStack() as stack:
-        # All at once: they begin the cluster together.
-        await asyncio.gather(*(asyncio.to_thread(one.start) for one in found))
         for one in found:
             stack.push(one.__exit__)
+        # All at once: they begin the cluster together.
+        await asyncio.gather(*(asyncio.to_thread(one.start) for one in found))
         yield found
 
 
