@@ -165,7 +165,7 @@ class _Gate(FaultyObjects):
 
 
 async def _serve(data: Path, seed: int, kind: str, given: list[str]) -> None:
-    given = [f"broker.data={data}", "kafka.listen=127.0.0.1:0", "http.listen=127.0.0.1:0", *given]
+    given = [f"broker.data={data}", "kafka.listen=127.0.0.1:0", "http.listen=127.0.0.1:0", "grpc.listen=", *given]
     if kind == "remote":  # as far as the broker knows: it collects, and hedges
         given += ["objects.url=s3://anywhere", "wal.linger=20ms"]
     gates: list[_Gate] = []

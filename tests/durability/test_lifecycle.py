@@ -174,7 +174,7 @@ def test_health_and_metrics_are_told(running: Drayd) -> None:
     CONFLUENT.write(running.bootstrap, "orders", [Written(None, b"v", AT_MS)])
     assert get(running, "/livez")[0] == get(running, "/healthz")[0] == 200
     status, body = get(running, "/readyz")
-    said = {"ready": True, "metadata": "ok", "store": "ok", "disk": "ok", "tasks": "ok", "stop": "ok"}
+    said = {"ready": True, "metadata": "ok", "store": "ok", "disk": "ok", "tasks": "ok", "audit": "ok", "stop": "ok"}
     assert (status, json.loads(body)) == (200, said)
     status, metrics = get(running, "/metrics")
     assert status == 200

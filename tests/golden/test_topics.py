@@ -57,7 +57,6 @@ async def test_a_topic_is_there_with_all_its_partitions_when_it_is_answered(
         ({"factor": -2}, 38),
         ({"no_such_config": "1"}, 40),
         ({"retention_ms": "soon"}, 40),
-        ({"cleanup_policy": "compact"}, 40),
         ({"compression_gzip_level": "0"}, 40),
         ({"retention_ms": "-2"}, 40),
         ({"cleanup_policy": "burn"}, 40),

@@ -3,7 +3,7 @@
 import pytest
 
 from dray.machine.sessions import WAL_WINDOW, Close, Expire, KeepAlive, Opened, Swept
-from dray.machine.step import EndReason, Outcome, SessionEnd
+from dray.machine.step import EndReason, Outcome
 from dray.machine.verdict import Done, Refused, Why
 
 from .scribe import Tape
@@ -61,7 +61,7 @@ def test_the_same_number_with_other_bytes_closes_the_session():
     clone = writer.entry(KeepAlive(), KeepAlive(), n=1)
     applied = tape.write(clone)
     assert applied.outcome is Outcome.CLONED
-    assert applied.ended == (SessionEnd(session=writer.session, reason=EndReason.CLONED),)
+    assert [(one.session, one.reason) for one in applied.ended] == [(writer.session, EndReason.CLONED)]
     assert writer.send(KeepAlive()).outcome is Outcome.DEAD
 
 
@@ -113,7 +113,7 @@ def test_a_live_name_goes_only_to_the_same_instance_or_the_owner_of_the_director
     applied = tape.write(tape.open_entry("b1", **fields))
     if taken:
         assert isinstance(verdict_of(applied), Opened)
-        assert applied.ended == (SessionEnd(session=older.session, reason=EndReason.TAKEN_OVER),)
+        assert [(one.session, one.reason) for one in applied.ended] == [(older.session, EndReason.TAKEN_OVER)]
         assert older.send(KeepAlive()).outcome is Outcome.DEAD
     else:
         assert refusal(applied) is Why.LIVE
