@@ -26,7 +26,8 @@ async def one_of(home: Path, number: int, **settings: object) -> AsyncIterator[R
     """A broker on the log that the first one keeps."""
     given = {
         "broker.data": home / str(number), "broker.id": number, "kafka.listen": "127.0.0.1:0",
-        "http.listen": "127.0.0.1:0", "grpc.listen": "", "cluster.domains": 4, "session.ttl": "3s", "session.keepalive": "1s",
+        "http.listen": "127.0.0.1:0", "grpc.listen": "",
+        "cluster.domains": 4, "session.ttl": "3s", "session.keepalive": "1s",
     }  # fmt: skip
     if number != 1:
         given["log.url"] = f"unix:{home}/1/meta.sock"

@@ -52,7 +52,7 @@ async def test_it_is_unready_and_names_the_new_leaders_while_it_finishes(
             assert at == [(1, first.kafka.host, first.kafka.port)]
             assert (await asyncio.to_thread(readiness, second.http.url)) == (
                 503,
-                {"ready": False, "metadata": "ok", "store": "ok", "disk": "ok", "tasks": "ok",
+                {"ready": False, "metadata": "ok", "store": "ok", "disk": "ok", "tasks": "ok", "audit": "ok",
                  "stop": "it was told to stop"},
             )  # fmt: skip
             end = (await other.offset_at("orders", -1)).offset

@@ -109,7 +109,8 @@ class Life:
 async def life(path: Path, kernel: Kernel, **settings: str) -> AsyncIterator[Life]:
     given = {
         "broker.data": str(path), "kafka.listen": "127.0.0.1:0", "http.listen": "127.0.0.1:0",
-        "grpc.listen": "", "retention.interval": "1s", **{key.replace("__", "."): value for key, value in settings.items()},
+        "grpc.listen": "",
+        "retention.interval": "1s", **{key.replace("__", "."): value for key, value in settings.items()},
     }  # fmt: skip
     config = load(SECTIONS, environ={}, overrides=[parse_set(f"{key}={value}") for key, value in given.items()])
     async with run_broker(config) as running, Asker(str(running.kafka)) as ask:
