@@ -139,9 +139,12 @@ def test_a_large_body_is_taken_apart_without_holding_up_others(dray, api):
     thread = threading.Thread(target=beside)
     thread.start()
     try:
-        answer = api.post(f"/topics/{topic}/records", content=content, headers={"content-type": "application/json"})
-        assert answer.status_code == 200, answer.text[:300]
-        assert len(answer.json()["results"]) == 9_000
+        for _ in range(20):  # on a fast machine one is done before others have asked
+            answer = api.post(f"/topics/{topic}/records", content=content, headers={"content-type": "application/json"})
+            assert answer.status_code == 200, answer.text[:300]
+            assert len(answer.json()["results"]) == 9_000
+            if len(waits) > 3:
+                break
     finally:
         stop.set()
         thread.join(60)
