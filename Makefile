@@ -40,6 +40,7 @@ lock:
 	$(BIN)/uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-annotate --custom-compile-command 'make lock' -o requirements/uv.lock requirements/uv.in
 	$(BIN)/uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-annotate --custom-compile-command 'make lock' -o requirements/dev.lock pyproject.toml requirements/dev.in
 	$(BIN)/uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-annotate --custom-compile-command 'make lock' --constraint requirements/dev.lock -o requirements/spark.lock requirements/spark.in
+	$(BIN)/uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-annotate --custom-compile-command 'make lock' -o requirements/bench-peers.lock requirements/bench-peers.in
 
 demo: $(SETUP)
 	@directory=$$(mktemp -d) && trap 'rm -rf "$$directory"' EXIT && \
@@ -82,8 +83,11 @@ check: $(SETUP)
 	$(BIN)/python -m tools.check_extension
 	$(BIN)/python -m tools.fuzz_kernel
 
+# The files that name the mark: nobody need import the others.
+PEERS = $(shell grep -rl --include='test_*.py' 'mark\.peers' tests)
+
 test-peers: $(SETUP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "peers and not long"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "peers and not long" $(PEERS)
 
 # What other clients' own integration tests find, into docs/compat.md.
 suites: $(SETUP)

@@ -56,7 +56,8 @@ def _start_kafka() -> Iterator[Running]:
 
 
 @contextmanager
-def _start_dray(*more: str) -> Iterator[Running]:
+def drayd(*more: str) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, str], Path]]:
+    """A broker on a directory of its own: its process, the addresses that it told, and its data."""
     program = Path(sys.executable).with_name("drayd")
     if not program.exists():
         raise PeerError(f"there is no {program.name} beside {sys.executable}: run `make setup`")
@@ -70,22 +71,16 @@ def _start_dray(*more: str) -> Iterator[Running]:
         "127.0.0.1:0",
         "--http",
         "127.0.0.1:0",
-        "--grpc",
-        "",
         "--set",
         "compaction.enabled=false",  # Spark beside a broker is measured by itself
         *more,
     ]
     log = directory / "drayd.log"
-    began = time.monotonic()
     try:
         with log.open("wb") as errors:
             process = spawn(command, stdout=subprocess.PIPE, stderr=errors)
         try:
-            address = ready_address(process, log)
-            yield Running(
-                address=address, pid=process.pid, ready_s=time.monotonic() - began, directory=directory / "data"
-            )
+            yield process, ready_facts(process, log), directory / "data"
         finally:
             stop(process)
     except BaseException:
@@ -94,8 +89,15 @@ def _start_dray(*more: str) -> Iterator[Running]:
     shutil.rmtree(directory)
 
 
-def ready_address(process: subprocess.Popen[bytes], log: Path) -> str:
-    """The Kafka address, or addresses, in the line `ready kafka=HOST:PORT http=URL`."""
+@contextmanager
+def _start_dray(*more: str) -> Iterator[Running]:
+    began = time.monotonic()
+    with drayd("--grpc", "", *more) as (process, facts, data):
+        yield Running(address=facts["kafka"], pid=process.pid, ready_s=time.monotonic() - began, directory=data)
+
+
+def ready_facts(process: subprocess.Popen[bytes], log: Path) -> dict[str, str]:
+    """The addresses in the line `ready kafka=HOST:PORT http=URL grpc=HOST:PORT`, by their names."""
     assert process.stdout is not None
     readable, _, _ = select.select([process.stdout], [], [], _DRAY_READY_SECONDS)
     line = process.stdout.readline().decode(errors="replace").strip() if readable else ""
@@ -104,7 +106,12 @@ def ready_address(process: subprocess.Popen[bytes], log: Path) -> str:
     if first != "ready" or "kafka" not in facts:
         said = log.read_text(errors="replace")[-2000:]
         raise PeerError(f"drayd did not say `ready kafka=HOST:PORT`, but {line!r}; {log} ends with: {said}")
-    return facts["kafka"]
+    return facts
+
+
+def ready_address(process: subprocess.Popen[bytes], log: Path) -> str:
+    """The Kafka address, or addresses, that a broker tells."""
+    return ready_facts(process, log)["kafka"]
 
 
 KAFKA: Final = Target(name="kafka", start=_start_kafka)

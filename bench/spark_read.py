@@ -169,7 +169,6 @@ class Owner:
             "--grpc",
             "",
         ]
-        command += ["--grpc", ""]
         self._process = spawn(
             [*command, "--set", "logging.level=error", "--set", "compaction.enabled=false"],
             stdout=subprocess.PIPE,

@@ -23,6 +23,8 @@ METRIC: Final = re.compile(r"dray_[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
 EVENT: Final = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*")
 KEY: Final = re.compile(r"[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)+")
 BASE_UNITS: Final = ("_seconds", "_bytes")
+COUNTS: Final = ("_per_entry",)
+"""How many of a thing: what a histogram may end in besides."""
 OTHER_UNITS: Final = re.compile(
     r"_(?:ms|millis|milliseconds|us|micros|microseconds|ns|minutes|hours|kb|kib|mb|mib|gb|gib|kilobytes|megabytes|percent)"
     r"(?:_total)?$"
@@ -71,8 +73,8 @@ def _judge_metric(name: Name, place: str) -> Iterator[str]:
         yield f"{place}: expected base units, {' or '.join(BASE_UNITS)}"
     if (name.kind == "counter") != name.name.endswith("_total"):
         yield f"{place}: a counter, and only a counter, ends in _total"
-    if name.kind == "histogram" and not name.name.endswith(BASE_UNITS):
-        yield f"{place}: a histogram ends in {' or '.join(BASE_UNITS)}"
+    if name.kind == "histogram" and not name.name.endswith(BASE_UNITS + COUNTS):
+        yield f"{place}: a histogram ends in {' or '.join(BASE_UNITS + COUNTS)}"
 
 
 def doubles(names: Sequence[Name]) -> Iterator[str]:

@@ -330,7 +330,8 @@ class WriteEmitter(Emitter):
                 self.line('parts.append(b"".join(out))')
                 self.line("return parts")
             else:
-                self.line('return [b"".join(out)]')
+                apart = any(f.struct and f.apart for f in self.body.struct.fields)
+                self.line(f"return {self.name('whole')}(out)" if apart else 'return [b"".join(out)]')
         return self.lines
 
     def write_struct(self, struct: Struct, m: str) -> None:

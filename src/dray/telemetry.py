@@ -95,7 +95,7 @@ def alias(name: str, description: str, labels: Sequence[str] = ()) -> Gauge:
 
 
 def histogram(name: str, description: str, buckets: Sequence[float], labels: Sequence[str] = ()) -> Histogram:
-    """Declare a histogram; the name ends in its unit, `_seconds` or `_bytes`."""
+    """Declare a histogram; the name ends in its unit, `_seconds` or `_bytes`, or in what it counts by."""
     _declare(name, Metric(kind="histogram", description=description, labels=tuple(labels)))
     return Histogram(name, description, labels, buckets=buckets, registry=REGISTRY)
 

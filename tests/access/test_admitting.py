@@ -110,6 +110,7 @@ async def test_every_wrong_key_is_told_the_same_and_an_unknown_one_costs_no_hash
         assert hashes == [record.hash]
 
 
+@pytest.mark.slow
 async def test_thousands_of_wrong_keys_cost_a_handful_of_hashes_and_keep_nobody_out(hashes):
     """T31: who guesses is not listened to; who holds the key is"""
     async with stand() as broker:

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 
 import grpc
 import httpx
@@ -11,8 +12,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from dray.access.audit import check_chain, deeds
 from dray.api.v1 import heaps_pb2 as pb
-from dray.client import Client
+from dray.client import Client, CreatedKey, KeyInfo, KeyRole, NotFound, PermissionDenied, Unauthenticated
 from dray.client.errors import ClientError
+from dray.client.sync import Client as SyncClient
 from dray.disk import LocalDisk
 from dray.testing.broker import TestBroker, broker
 
@@ -55,6 +57,7 @@ def heaps(dray: TestBroker, key: str | None = None):
     return rpc(dray, "Heaps", "ListHeaps", pb.ListHeapsReq(), pb.ListHeapsResp, key)
 
 
+@pytest.mark.slow
 def test_the_first_key_closes_both_doors_and_everybody_needs_one_from_then_on(dray):
     """D-203, D-250: 401 and UNAUTHENTICATED; the Kafka port is as it was"""
     with http(dray) as nobody:
@@ -77,6 +80,7 @@ def test_the_first_key_closes_both_doors_and_everybody_needs_one_from_then_on(dr
         assert api.get("/keys", headers={"authorization": f"bEARER {admin}"}).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_role_decides_what_a_key_may_do(dray):
     """D-225: 403 and PERMISSION_DENIED, the same whether the heap exists or not"""
     with http(dray) as nobody:
@@ -303,6 +307,7 @@ def call_raw(dray: TestBroker, service: str, name: str, packed: bytes, key: str 
     return grpc.StatusCode.OK
 
 
+@pytest.mark.slow
 def test_every_call_of_both_doors_needs_a_key_and_its_right(dray):
     """AC2, HG1, GA1, D-203: whatever is described is guarded"""
     with http(dray) as nobody:
@@ -338,3 +343,53 @@ def test_every_call_of_both_doors_needs_a_key_and_its_right(dray):
                     assert status in (400, 403), (method, path, status)
                 asked += 1
     assert asked > 25
+
+
+@pytest.mark.parametrize("blocking", [False, True], ids=["asyncio", "blocking"])
+def test_the_client_makes_lists_and_revokes_keys(dray, blocking):
+    """D-250, D-257, AC7: the secret is told once, works at once, and does not show itself"""
+    first = asyncio.run(_first_key(dray))
+    assert first.info.role is KeyRole.ADMIN
+    assert first.secret not in repr(first)
+    if blocking:
+        with SyncClient(dray.grpc, api_key=first.secret) as admin:
+            second = admin.keys.create("ci", role=KeyRole.VIEWER, expires_in=3_600)
+            listed = admin.keys.list()
+            admin.keys.revoke(second.info.id)
+            left = admin.keys.list()
+    else:
+        second, listed, left = asyncio.run(_life_of_a_key(dray, first.secret))
+    assert [(one.name, one.role, one.revoked) for one in listed] == [
+        ("ops", KeyRole.ADMIN, False), ("ci", KeyRole.VIEWER, False),
+    ]  # fmt: skip
+    assert second.info.expires - second.info.created == timedelta(hours=1)
+    assert [one.revoked for one in left] == [False, True]
+    with SyncClient(dray.grpc, api_key=second.secret) as revoked, pytest.raises(Unauthenticated):
+        revoked.heaps()
+
+
+async def _first_key(dray: TestBroker) -> CreatedKey:
+    async with Client(dray.grpc) as nobody:
+        return await nobody.keys.create("ops")
+
+
+async def _life_of_a_key(dray: TestBroker, secret: str) -> tuple[CreatedKey, list[KeyInfo], list[KeyInfo]]:
+    async with Client(dray.grpc, api_key=secret) as admin:
+        made = await admin.keys.create("ci", role=KeyRole.VIEWER, expires_in=timedelta(hours=1))
+        listed = await admin.keys.list()
+        await admin.keys.revoke(made.info.id)
+        return made, listed, await admin.keys.list()
+
+
+def test_only_administrators_make_keys_and_an_unknown_one_is_told(dray):
+    """AC2"""
+    first = asyncio.run(_first_key(dray))
+    with SyncClient(dray.grpc, api_key=first.secret) as admin:
+        worker = admin.keys.create("worker")
+        assert worker.info.role is KeyRole.OPERATOR
+        with pytest.raises(NotFound, match="no such key"):
+            admin.keys.revoke("nosuchid")
+    with SyncClient(dray.grpc, api_key=worker.secret) as operator:
+        for attempt in (operator.keys.create, operator.keys.list, lambda: operator.keys.revoke(first.info.id)):
+            with pytest.raises(PermissionDenied):
+                attempt()

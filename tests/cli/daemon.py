@@ -37,7 +37,8 @@ class Daemon:
         self.ready = process.stdout.readline()
         watchdog.cancel()
         assert self.ready.startswith("ready kafka="), self.log
-        self.kafka, self.url = self.ready.removeprefix("ready kafka=").strip().split(" http=")
+        self.told = dict(word.split("=", 1) for word in self.ready.split()[1:])
+        self.kafka, self.url = self.told["kafka"], self.told["http"]
         self.http = self.url.removeprefix("http://").removesuffix("/")
 
     def stop(self, seconds: float = LIMIT_S) -> int:

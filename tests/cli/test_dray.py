@@ -82,12 +82,14 @@ def test_bash_completes_commands_options_and_names():
             assert done.stdout.split() == expected, (line, done.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_names_are_completed_for_other_shells(shell):
     asked = {"_DRAY_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     assert "topics" in told(**asked, _TYPER_COMPLETE_ARGS="dray to")
 
 
+@pytest.mark.slow
 def test_without_a_cluster_no_name_is_completed_and_nothing_is_said():
     variables = {"COMP_WORDS": "dray topics describe o", "COMP_CWORD": "3", "DRAY_BOOTSTRAP": "127.0.0.1:1"}
     assert told(**variables, _DRAY_COMPLETE="complete_bash").strip() == ""
@@ -117,6 +119,7 @@ def test_colours_are_for_terminals_that_want_them():
     assert "\x1b" not in told("--help")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("typed", "code", "left"), [(b"other\n", 1, ["orders"]), (b"orders\n", 0, [])])
 def test_a_person_types_the_name_of_what_is_to_go(typed, code, left):
     with broker() as running:

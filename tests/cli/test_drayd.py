@@ -66,6 +66,7 @@ def home(tmp_path_factory):
     return directory
 
 
+@pytest.mark.slow
 def test_version_and_help_answer_on_stdout():
     version = executable("--version")
     assert version.returncode == 0
@@ -77,6 +78,7 @@ def test_version_and_help_answer_on_stdout():
     assert "\x1b" not in shown.stdout, "no colour where nobody looks"
 
 
+@pytest.mark.slow
 def test_no_color_is_honoured_on_a_terminal():
     def colours(env: dict[str, str]) -> list[bytes]:
         reader, writer = pty.openpty()
@@ -110,6 +112,7 @@ def test_a_valid_configuration_is_told_so_with_zero(drayd, home):
     assert json.loads(as_json.stdout)["valid"] is True
 
 
+@pytest.mark.slow
 def test_file_environment_and_flag_go_over_each_other_and_show_their_origin(home):
     """R-215, CF3"""
     env = {"DRAY__SESSION__TTL": "60s", "DRAY__OBJECTS__DEADLINE": "100s"}
@@ -138,6 +141,7 @@ def test_json_has_each_setting_with_value_and_origin(drayd, home):
     assert settings["log.segment_bytes"] == {"value": "64MiB", "origin": "default"}
 
 
+@pytest.mark.slow
 def test_a_bad_configuration_ends_with_two_and_tells_everything_on_stderr(home):
     for command in (["config", "check"], ["config", "show"]):
         checked = executable(*command, "--config", "bad.yaml", cwd=home)
@@ -157,6 +161,7 @@ def test_an_unknown_name_in_the_environment_ends_with_two(drayd):
     assert "env DRAY__NOPE" in checked.stderr
 
 
+@pytest.mark.slow
 def test_errors_are_one_json_object_on_stdout_where_json_is_wanted(home):
     bad = executable("config", "check", "--format", "json", "--config", "bad.yaml", cwd=home)
     assert (bad.returncode, bad.stderr) == (2, "")
@@ -224,6 +229,7 @@ def test_the_schema_describes_every_setting_and_takes_what_the_loader_takes(dray
     assert re.search(ttl["anyOf"][0]["pattern"], "15s")
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_early_is_no_error():
     ended = subprocess.run(f"{DRAYD} config schema | head -1", shell=True, capture_output=True, text=True, timeout=60)
     assert ended.stdout == "{\n"

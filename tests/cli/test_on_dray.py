@@ -12,6 +12,7 @@ def shop():
         yield Shop(running.bootstrap)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_a_user_can(shop, story):
     story(shop)

@@ -154,3 +154,20 @@ def test_a_process_that_does_not_come_up_is_why_none_does(tmp_path: Path) -> Non
     assert "choose another one" in done.stderr
     assert "meta did not start" in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.slow
+def test_a_fleet_without_grpc_has_no_broker_with_it(tmp_path: Path) -> None:
+    """Each of them would ask for the same port of the defaults."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DRAY__")}
+    with subprocess.Popen(
+        [DRAYD, "dev", *ANY, "--grpc", "", "--data", tmp_path / "d", "--brokers", "2"],
+        env=kept, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        ready = process.stdout.readline()
+        process.terminate()
+        _, said = process.communicate(timeout=120)
+    assert ready.startswith("ready kafka="), said
+    assert "grpc" not in ready
+    assert "grpc.listening" not in said

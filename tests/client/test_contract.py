@@ -209,6 +209,24 @@ async def test_a_batch_is_taken_whole_or_not_at_all_and_the_bad_one_is_named(cli
     assert (await heap.stats()).ready == 1_000
 
 
+async def test_a_batch_over_two_heaps_is_taken_whole_or_not_at_all(client: Client, name: str):
+    """D-130, D-140, D-141"""
+    other = f"{name}-too"
+    await client.make_heap(name)
+    await client.make_heap(other, max_payload_bytes=10)
+    large = NewMessage(payload=b"x" * 11)
+    with pytest.raises(InvalidRequest, match="index=1"):
+        await client.enqueue_batch([(name, large), (other, large)])
+    with pytest.raises(NotFound, match="index=1"):
+        await client.enqueue_batch([(name, large), (f"{name}-none", large)])
+    assert [(await client.heap(one).stats()).ready for one in (name, other)] == [0, 0]
+    items = [(client.heap(name), NewMessage(payload=b"1", dedup_key="1")), (other, NewMessage(payload=b"2"))]
+    first, second = await client.enqueue_batch(items)
+    assert (first.duplicate, second.duplicate) == (False, False)
+    assert [(await client.heap(one).stats()).ready for one in (name, other)] == [1, 1]
+    assert (await client.heap(name).enqueue(b"1", dedup_key="1")).message_id == first.message_id
+
+
 async def test_a_batch_that_is_sent_twice_is_there_once(client: Client, name: str):
     """D-132, D-232: SQ1"""
     await client.make_heap(name)

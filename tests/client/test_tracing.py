@@ -1,5 +1,8 @@
 """Spans: a message's way from producer to consumer is one trace."""
 
+import subprocess
+import sys
+
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -29,3 +32,23 @@ async def test_the_spans_of_a_message_are_one_trace_and_have_no_payload():
     shown = "".join(span.to_json() for span in spans.values())
     assert "of-a-user" not in shown
     assert job.lease_token not in shown
+
+
+def test_without_a_provider_nothing_is_added_and_a_context_from_outside_is_passed_on():
+    """D-257: in a process of its own, since a provider is for ever."""
+    program = """if True:
+        from opentelemetry import context, propagate
+        from dray.client import otel
+        sent = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+        with otel.producing("jobs", {"a": "b"}) as carried:
+            assert carried == {"a": "b"}, carried
+        with otel.processing("jobs", sent, "id", 0):
+            with otel.producing("jobs", {}) as carried:
+                assert carried == sent, carried
+        with otel.producing("jobs", {}) as carried, otel.calling("jobs", "settle"):
+            assert carried == {}, carried
+        context.attach(propagate.extract(sent))
+        with otel.producing("jobs", {}) as carried:
+            assert carried == sent, carried
+    """
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

@@ -304,6 +304,7 @@ def test_an_error_of_the_scenario_itself_is_not_taken_for_a_crash() -> None:
         disk.read(ROOT / "nothing")
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 1 << 32), steps=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3)), max_size=25))
 def test_the_same_seed_leaves_the_same_disk_and_never_harms_what_is_durable(

@@ -8,7 +8,7 @@ import pytest
 from dray.access.limits import PER_ADDRESS, PER_KEY
 from dray.cli.settings import SECTIONS
 from dray.machine.access import KeyRole
-from tests.cli.daemon import serving
+from dray.testing import broker
 from tests.docs.cli_page import run, shown
 
 PAGE = (Path(__file__).parents[2] / "docs" / "access.md").read_text(encoding="utf-8")
@@ -30,14 +30,12 @@ def masked(text: str) -> str:
 def test_the_page_tells_what_the_commands_tell(tmp_path):
     ids: dict[str, str] = {}
     on_page = re.findall(r"^([0-9A-Za-z]{8})  (\w+) ", PAGE, re.MULTILINE)
-    with serving(
-        "--data", tmp_path / "dray-data", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--grpc", ""
-    ) as daemon:
+    with broker(tmp_path / "dray-data") as dray:
         for one in shown(PAGE):
-            command, output = one.command, one.output
+            command, output = one.command.replace("127.0.0.1:7432", dray.grpc), one.output
             for page_id, own in ids.items():
                 command = command.replace(page_id, own)
-            told = run(command, daemon.kafka, tmp_path)
+            told = run(command, dray.bootstrap, tmp_path)
             found = dict(re.findall(r"^([0-9A-Za-z]{8})  (\w+) ", told, re.MULTILINE))
             ids |= {page_id: own for page_id, name in on_page for own, other in found.items() if other == name}
             if made := re.search(r"This is key (\w{8})", told):
@@ -45,7 +43,7 @@ def test_the_page_tells_what_the_commands_tell(tmp_path):
             for page_id, own in ids.items():
                 output = output.replace(page_id, own)
             assert masked(told) == masked(output), one.command
-    assert len(ids) == 2
+    assert len(ids) == 3
 
 
 def test_what_the_page_names_is_there():

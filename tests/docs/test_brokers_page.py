@@ -2,23 +2,29 @@
 
 from pathlib import Path
 
+import pytest
 import yaml
 
 from dray.cli.settings import SECTIONS
 from dray.config import load
 from dray.log.settings import LogSettings
-from dray.log.urls import PostgresLogs
+from dray.log.urls import EtcdLogs, PostgresLogs
 from dray.node.settings import ClusterSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "brokers.md"
 
 
-def test_the_configuration_of_a_broker_among_several_machines_is_taken(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("heading", "engine"), [("    # broker-1.yaml: ", PostgresLogs), ("    # broker-1.yaml, with etcd", EtcdLogs)]
+)
+def test_the_configuration_of_a_broker_among_several_machines_is_taken(
+    tmp_path: Path, heading: str, engine: type
+) -> None:
     text = PAGE.read_text(encoding="utf-8")
-    block = text[text.index("    # broker-1.yaml") :].split("\n\n", 1)[0]
+    block = text[text.index(heading) :].split("\n\n", 1)[0]
     written = tmp_path / "broker-1.yaml"
     written.write_text("\n".join(line[4:] for line in block.splitlines()), encoding="utf-8")
     assert "advertise" in yaml.safe_load(written.read_text(encoding="utf-8"))["kafka"]
     config = load(SECTIONS, file=written, environ={})
-    assert isinstance(config.get(LogSettings).place, PostgresLogs)
+    assert isinstance(config.get(LogSettings).place, engine)
     assert config.get(ClusterSettings).domains == 4

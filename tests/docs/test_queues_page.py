@@ -31,6 +31,14 @@ def test_the_program_does_what_the_page_says():
     assert sorted(seen) == ["anna", "ben", "busy"]
 
 
+def test_the_batch_over_two_heaps_is_taken_whole_or_not_at_all():
+    """D-130, D-140"""
+    names: dict[str, object] = {}
+    exec(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[1], names)
+    with broker() as dray:
+        assert asyncio.run(names["order"](dray.grpc)) == [1, 1]
+
+
 @pytest.mark.slow
 def test_the_commands_tell_what_the_page_tells():
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DRAY")}

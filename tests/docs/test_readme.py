@@ -21,6 +21,7 @@ READ = ("cramjam", "obstore", "typer", "uvicorn")
 """Libraries whose error texts we read, or whose insides we use."""
 
 
+@pytest.mark.slow
 def test_the_first_program_stores_and_reads_ten_records(tmp_path):
     with serving("--data", tmp_path / "data", "--kafka", "0", "--http", "0", "--grpc", "") as drayd:
         program = PROGRAM.replace(KafkaSettings().listen, drayd.kafka)
@@ -36,6 +37,7 @@ def test_the_ready_line_and_the_addresses_are_the_defaults():
     assert "8080" not in README
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", sorted(set(re.findall(r"^ +(drayd [a-z]+)", README, re.MULTILINE))))
 def test_every_command_that_is_named_exists(command):
     assert ended(*command.split()[1:], "--help").code == 0

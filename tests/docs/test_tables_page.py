@@ -1,13 +1,18 @@
-"""docs/tables.md: its snippet reads a table, and the commands and settings that it names are there."""
+"""docs/tables.md: its snippet reads a table, its commands tell what it says, and what it names is there."""
 
+import asyncio
 import re
 from pathlib import Path
 
 import pytest
 
-from dray.cli.main import run
+from dray.cli.main import DRAY, DRAYD, run
 from dray.cli.settings import SECTIONS
 from dray.tables.table import TableOwner
+from tests.docs.cli_page import run as run_command
+from tests.docs.cli_page import shown
+from tests.pipeline.compacting import compactor
+from tests.pipeline.parts import broker_process, create, numbered, produce
 from tests.tables.warehouse import NOW_MS, appending, warehouse
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tables.md").read_text(encoding="utf-8")
@@ -26,10 +31,44 @@ def test_the_snippet_finds_the_table_and_its_rows(tmp_path, monkeypatch):
     assert sorted(names["rows"]["offset"].to_pylist()) == list(range(1_000, 1_010))
 
 
-@pytest.mark.parametrize("command", sorted(set(re.findall(r"`drayd (admin table \w+)", PAGE)) | {"compactor"}))
-def test_the_commands_are_there(command, capsys):
-    assert run([*command.split(), "--help"]) == 0
-    assert f"Usage: drayd {command}" in capsys.readouterr().out
+@pytest.mark.slow
+def test_the_commands_tell_what_the_page_says(tmp_path):
+    """R-164: beside a running broker; what differs each time is masked."""
+    with broker_process(tmp_path / "dray-data") as broker:
+        create(broker.bootstrap, "orders", partitions=2)
+        produce(broker.bootstrap, "orders", numbered(0, 400, 2))
+        asyncio.run(compact(tmp_path / "dray-data"))
+        produce(broker.bootstrap, "orders", numbered(400, 20, 2))
+        for one in shown(PAGE):
+            assert masked(run_command(one.command, broker.bootstrap, tmp_path)) == masked(one.output), one.command
+
+
+async def compact(directory: Path) -> None:
+    async with compactor(directory) as running:
+        await running.cycle("orders")
+
+
+def masked(text: str) -> str:
+    """Without names, times and sizes, which are others each time."""
+    rows = re.sub(
+        r"^( *[01][\t ]+0[\t ]+210[\t ]+200[\t ]+10)[\t ]+\d+[\t ]+\d+", r"\1 BYTES SECONDS", text, flags=re.M
+    )
+    facts = re.sub(r"^(snapshot|bytes|metadata|has all before): +\S.*$", r"\1: IT", rows, flags=re.M)
+    return re.sub(r"[\t ]+", " ", facts)
+
+
+COMMANDS = [(DRAYD, "compactor")] + [
+    (program, f"{before}table {command}")
+    for program, before in ((DRAY, ""), (DRAYD, "admin "))
+    for command in sorted(set(re.findall(r"`dray table (\w+)", PAGE)))
+]
+
+
+@pytest.mark.parametrize(("program", "command"), COMMANDS)
+def test_the_commands_are_there(program, command, capsys):
+    assert len(COMMANDS) == 11
+    assert run([*command.split(), "--help"], program) == 0
+    assert f"Usage: {program.name} {command}" in capsys.readouterr().out
 
 
 def test_the_settings_are_there():

@@ -48,6 +48,8 @@ class Drayd:
         self.listen = f"{host}:{self.port}"
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.http = ""
+        self.environment: dict[str, str] = {}
+        """Beside that of the test."""
         self.log: list[str] = []
         self._process: subprocess.Popen[str] | None = None
 
@@ -83,6 +85,7 @@ class Drayd:
             limits = f"ulimit -Sn {self.files // 2} && ulimit -Hn {self.files}"
             command = ["sh", "-c", f'{limits} && exec "$@"', "sh", *command]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DRAY__")}
+        environment |= self.environment
         self._process = process = subprocess.Popen(
             [*command, *self.flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
         )

@@ -94,6 +94,7 @@ async def test_files_that_became_one_read_the_same():
         assert await read_all(here, stream) == truth(here, stream)
 
 
+@pytest.mark.slow
 async def test_only_the_groups_that_are_needed_are_read_and_each_once():
     """F30, F31, R-121, R-123: a footer and a group for the first byte, and nothing again while it is kept."""
     async with world(partitions=1, version=2) as here:
@@ -116,6 +117,7 @@ async def test_only_the_groups_that_are_needed_are_read_and_each_once():
         assert len(groups) == len(here.objects.gets)
 
 
+@pytest.mark.slow
 async def test_rows_in_memory_are_bounded():
     """F31"""
     async with world(partitions=1, version=2, cold_cache_bytes="9MiB") as here:

@@ -4,15 +4,16 @@ import asyncio
 
 import pytest
 
+from dray import telemetry
 from dray.errors import Unavailable, Unknown
 from dray.heaps.errors import (
     BadHeap,
     BadMessage,
     HeapAlteredMeanwhile,
     HeapExists,
+    HeapFull,
     LeaseLost,
     MessageGone,
-    TornBatch,
     UnknownHeap,
 )
 from dray.heaps.service import Settlement
@@ -168,9 +169,9 @@ async def test_a_batch_is_taken_whole_or_not_at_all():
         large = [job(b"x" * 50_000), job(b"y" * 50_000)]
         await broker.service.enqueue_batch(heap, large)
         await broker.service.admin.alter(heap, HeapConfig(max_messages=13))
-        with pytest.raises(TornBatch) as torn:
+        with pytest.raises(HeapFull) as full:
             await broker.service.enqueue_batch(heap, [job(), job(), job()])
-        assert torn.value.facts["index"] == 1
+        assert (full.value.facts["index"], full.value.facts["which"]) == (1, "messages")
         assert len(broker.shard(heap).messages.rows) == 12
         with pytest.raises(BadMessage):
             await broker.service.enqueue_batch(heap, [job()] * 1_001)
@@ -287,3 +288,17 @@ async def test_bodies_that_wait_while_others_are_written_share_an_object():
         while len(found) < 40:
             found += await broker.take(heap, 40 - len(found))
         assert {delivery.id: delivery.body.payload for delivery in found} == wanted
+
+
+async def test_how_many_share_an_entry_is_told():
+    def told() -> tuple[float, float, float]:
+        value = telemetry.REGISTRY.get_sample_value
+        name = "dray_heap_messages_per_entry"
+        return value(f"{name}_count"), value(f"{name}_sum"), value(f"{name}_bucket", {"le": "2.0"})
+
+    async with one() as (broker, heap):
+        entries, rows, small = told()
+        await broker.service.enqueue_batch(heap, [job() for _ in range(40)])
+        assert told() == (entries + 1, rows + 40, small)
+        await broker.service.enqueue(heap, job())
+        assert told() == (entries + 2, rows + 41, small + 1)

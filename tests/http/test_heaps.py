@@ -177,11 +177,14 @@ def test_a_batch_is_taken_whole_and_a_bad_element_is_named(api):
                                                               "not_before": "2030-01-01T00:00:00Z"}]})  # fmt: skip
     assert (torn.status_code, torn.json()["error"]["index"]) == (400, 3)
     other = new_heap(api)
-    assert api.post("/enqueue:batch", json={"items": [items[0], {"topic": other}]}).status_code == 400
+    both = api.post("/enqueue:batch", json={"items": [{"topic": other, "payload_json": 9}, items[0]]}).json()["results"]
+    assert len({one["message_id"] for one in both}) == 2
+    gone = api.post("/enqueue:batch", json={"items": [items[0], {"topic": "none"}]})
+    assert (gone.status_code, gone.json()["error"]["index"]) == (404, 1)
     many = api.post("/enqueue:many", json={"items": [items[0], {"topic": "none"}, {"topic": other}]}).json()["results"]
     assert ["message_id" in one for one in many] == [True, False, True]
     assert many[1]["error"]["kind"] == "NOT_FOUND"
-    assert len(pop(api, heap)) == 4
+    assert len(pop(api, heap)) == 5
 
 
 def test_a_delayed_message_waits_for_its_time(api):

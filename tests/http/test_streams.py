@@ -89,6 +89,7 @@ def test_a_publish_with_another_version_gets_409_and_writes_nothing(dray, api):
     assert read(api, topic) == ["a", "b"]
 
 
+@pytest.mark.slow
 def test_of_many_who_expect_one_version_one_wins_and_all_do_after_retries(dray, api):
     """L-33, L-80, L-93, L-95, L-02"""
     topic = new_topic(dray)
@@ -171,6 +172,7 @@ def test_a_read_as_of_a_version_gives_the_same_bytes_for_ever(dray, api):
     assert api.get(path, params={"as_of": 3, "offset": 3}).json() == {"records": [], "next_offset": "3"}
 
 
+@pytest.mark.slow
 def test_pages_are_cut_by_records_and_bytes_and_leave_nothing_out(dray, api):
     """RR1"""
     topic = new_topic(dray)

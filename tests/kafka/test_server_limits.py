@@ -274,6 +274,7 @@ async def sleeper(run: Running) -> Client:
     return client
 
 
+@pytest.mark.slow
 async def test_a_slow_reader_is_not_cut_however_much_others_owe() -> None:
     """KP16: answers of all together are far beyond the limit, and each client takes some bytes now and then."""
     clock, fat = ManualClock(), Fat(answers=20)

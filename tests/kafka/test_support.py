@@ -66,6 +66,7 @@ def test_the_support_page_is_current() -> None:
     assert run.returncode == 0, run.stderr
 
 
+@pytest.mark.slow
 def test_a_server_starts_without_the_messages_it_does_not_need_yet() -> None:
     code = (
         "import sys, dray.servers.kafka.server;"

@@ -1,19 +1,28 @@
 """What every engine of the log keeps: one suite, run unchanged by each of them.
 
 An engine's test module subclasses `LogContract` and gives it the fixture
-`log_factory`. Positions may have holes; nothing here counts on density.
+`log_factory`; besides it `FullLogContract` if it can be full, and
+`SharedLogContract` if no process of ours keeps the log, and
+`BeginningLogContract` if a cluster can be moved there. Positions may have
+holes; nothing but the last counts on density.
 """
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Protocol
 
 import pytest
 
-from dray.log.port import BEFORE_ALL, Log, LostReply, Position, Refused, Trimmed
+from dray.errors import Conflict, Corrupt
+from dray.log.bell import Bell
+from dray.log.port import BEFORE_ALL, BeginsBehind, Log, LostReply, Position, Refused, Trimmed
 
 DEADLINE_S = 30
+ROOT = Path(__file__).parents[2]
 
 
 class LogFactory(Protocol):
@@ -37,7 +46,39 @@ class LogFactory(Protocol):
         """Let `entry` reach the engine through `log`, and raise what `append` raises when the answer is lost."""
         ...
 
+    async def append_unheard(self, log: Log, entry: bytes) -> Position:
+        """Append; whatever tells followers of this one entry is lost."""
+        ...
+
+    async def open_other(self) -> Log:
+        """A handle on the log of another domain of the same engine."""
+        ...
+
     async def close(self) -> None: ...
+
+
+class FullLogFactory(LogFactory, Protocol):
+    """Of an engine that has an end."""
+
+    async def fill_up(self) -> None:
+        """Let there be no room for a further entry."""
+        ...
+
+    async def make_room(self) -> None:
+        """What an operator does then, if he must do anything."""
+        ...
+
+
+class SharedLogFactory(LogFactory, Protocol):
+    """Of an engine that is kept elsewhere."""
+
+    url: str
+    """As another process opens it, domain `domain` of it."""
+    domain: int
+
+    async def go_back(self, to: Position) -> None:
+        """Let the engine forget what lies behind a position, all of it at 0, while handles are open."""
+        ...
 
 
 async def take(log: Log, after: int, count: int) -> list[tuple[Position, bytes]]:
@@ -85,6 +126,16 @@ async def fill(log: Log, count: int, size: int = 100, name: str = "e") -> list[t
 
 def named(name: str, count: int, size: int = 100) -> list[bytes]:
     return [f"{name}-{index}|".encode().ljust(size, b".") for index in range(count)]
+
+
+@contextmanager
+def deaf(bell: Bell) -> Iterator[None]:
+    """Nobody hears this bell."""
+    waiters, bell._waiters = bell._waiters, []
+    try:
+        yield
+    finally:
+        bell._waiters += waiters
 
 
 class LogContract:
@@ -317,3 +368,132 @@ class LogContract:
                 case "restart":
                     await log_factory.restart()
                     log = await log_factory.open()
+
+    async def test_a_writer_that_slept_through_a_trim_goes_on_behind_the_tail(self, log_factory: LogFactory) -> None:
+        """LG1: a position is never given twice, whatever was trimmed meanwhile."""
+        sleeper, other = await log_factory.open(), await log_factory.open()
+        await fill(sleeper, 3)
+        entries = await fill(other, 60, name="other")
+        await other.trim(entries[-1][0])
+        position = await sleeper.append(b"awake")
+        assert position > entries[-1][0]
+        assert await take(other, entries[-1][0], 1) == [(position, b"awake")]
+        assert await take(sleeper, entries[-1][0], 1) == [(position, b"awake")]
+        assert await sleeper.tail() == await other.tail() == position
+
+    async def test_the_tail_is_where_a_follower_arrives(self, log_factory: LogFactory) -> None:
+        """LG3: whatever other logs of the engine do, and after a trim; nobody waits for ever for the tail."""
+        log, other = await log_factory.open(), await log_factory.open_other()
+        after = BEFORE_ALL
+        for number in range(4):
+            entries = await fill(log, 5, name=f"r{number}")
+            beside = await fill(other, 3, name=f"o{number}")
+            tail = await log.tail()
+            assert await take_upto(log, after, tail) == entries
+            assert [entry for _, entry in await take_upto(other, beside[0][0], await other.tail())] == [
+                entry for _, entry in beside[1:]
+            ]
+            after = tail
+        await log.trim(after)
+        await fill(other, 3, name="last")
+        assert await log.tail() == after
+
+    async def test_an_event_that_is_lost_leaves_no_hole(self, log_factory: LogFactory) -> None:
+        """LG1: by the next entry at the latest a follower has what it was not told of, in its place."""
+        log, other = await log_factory.open(), await log_factory.open()
+        entries = await fill(log, 3)
+        stream = other.follow(BEFORE_ALL)
+        async with asyncio.timeout(DEADLINE_S):
+            assert [await anext(stream) for _ in entries] == entries
+            waiting = asyncio.ensure_future(anext(stream))
+            await asyncio.sleep(0.05)
+            unheard = (await log_factory.append_unheard(log, b"unheard"), b"unheard")
+            heard = await fill(log, 2, name="heard")
+            assert await waiting == unheard
+            assert [await anext(stream) for _ in heard] == heard
+        await aclose(stream)
+
+
+class FullLogContract:
+    """For engines that can be full."""
+
+    async def test_a_full_engine_refuses_shows_what_it_has_and_goes_on_when_there_is_room(
+        self, log_factory: FullLogFactory
+    ) -> None:
+        """LG4: what was refused is surely not there; reading and trimming need no room."""
+        log = await log_factory.open()
+        entries = await fill(log, 60)
+        await log_factory.fill_up()
+        for number in range(3):
+            with pytest.raises(Refused):
+                await log.append(b"no room %d" % number + bytes(1000))
+        assert await log.tail() == entries[-1][0]
+        assert await take(log, BEFORE_ALL, 60) == entries
+        await log.trim(entries[49][0])
+        with pytest.raises(Trimmed):
+            await take(log, BEFORE_ALL, 1)
+        await log_factory.make_room()
+        more = await fill(log, 3, name="more")
+        assert await take_upto(log, entries[54][0], await log.tail()) == entries[55:] + more
+
+
+class BeginningLogContract:
+    """For engines that a cluster can be moved to."""
+
+    async def test_an_empty_log_goes_on_where_another_one_ended(self, log_factory: LogFactory) -> None:
+        """MV2: what lies before is said to be gone; to say it again is harmless; a used log is refused."""
+        log = await log_factory.open()
+        assert isinstance(log, BeginsBehind)
+        for _ in range(2):
+            await log.begin_behind(Position(1_000))
+        assert await log.tail() == 1_000
+        entries = await fill(log, 3)
+        assert [position for position, _ in entries] == [1_001, 1_002, 1_003]
+        for handle in (log, await log_factory.open()):
+            assert await take(handle, 1_000, 3) == entries
+            with pytest.raises(Trimmed):
+                await take(handle, 999, 1)
+            with pytest.raises(Conflict):
+                await handle.begin_behind(Position(1_000))  # type: ignore[attr-defined]
+        await log_factory.restart()
+        again = await log_factory.open()
+        await again.trim(Position(1_002))
+        assert await take(again, 1_002, 1) == entries[2:]
+
+
+class SharedLogContract:
+    """For engines that no process of ours keeps."""
+
+    @pytest.mark.parametrize("left", [0, 2])
+    async def test_an_engine_that_went_back_is_told_and_no_position_goes_back(
+        self, log_factory: SharedLogFactory, left: int
+    ) -> None:
+        """LG25: wiped, or restored from what it was earlier, under handles that have read more."""
+        log = await log_factory.open()
+        entries = await fill(log, 5)
+        stream = log.follow(BEFORE_ALL)
+        async with asyncio.timeout(DEADLINE_S):
+            assert [await anext(stream) for _ in entries] == entries
+            await log_factory.go_back(entries[left - 1][0] if left else BEFORE_ALL)
+            with pytest.raises(Corrupt, match="backup"):
+                await anext(stream)
+
+    async def test_processes_that_write_at_once_make_one_order(self, log_factory: SharedLogFactory) -> None:
+        """LG1, LG3, R-042: not handles of one process, but processes."""
+        each, names = 40, ("left", "right")
+        log = await log_factory.open()
+        follower = asyncio.ensure_future(take(log, BEFORE_ALL, each * len(names)))
+        writers = [
+            await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "tests.log.writer", log_factory.url, str(log_factory.domain), name, str(each),
+                stdout=asyncio.subprocess.PIPE, cwd=ROOT,
+            )
+            for name in names
+        ]  # fmt: skip
+        said = [(await writer.communicate())[0] for writer in writers]
+        assert [writer.returncode for writer in writers] == [0, 0]
+        order = await follower
+        assert [await take(await log_factory.open(), BEFORE_ALL, each * 2), await log.tail()] == [order, order[-1][0]]
+        for name, positions in zip(names, said, strict=True):
+            own = [(position, entry) for position, entry in order if entry.startswith(name.encode())]
+            assert own == list(zip(map(int, positions.split()), named(name, each), strict=True))

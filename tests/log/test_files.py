@@ -5,7 +5,7 @@ import random
 import shutil
 import struct
 import tracemalloc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,8 @@ import structlog
 from crc32c import crc32c
 
 from dray.clock import SystemClock
-from dray.disk import LocalDisk
-from dray.errors import Invalid
+from dray.disk import DiskFull, File, LocalDisk
+from dray.errors import Corrupt, Invalid
 from dray.log import telemetry
 from dray.log.files import FileLog
 from dray.log.port import BEFORE_ALL, Log, LostReply, Position, Trimmed
@@ -22,9 +22,36 @@ from dray.log.reader import LogDamaged, survey
 from dray.log.salvage import salvage
 from dray.log.segment import HEADER, RECORD, NewerFormat, encode_header, encode_record, first_of, segment_name
 from dray.offload import ThreadOffload
-from tests.log.contract import LogContract, fill, take, take_upto
+from tests.log.contract import FullLogContract, LogContract, deaf, fill, take, take_upto
 
 SEGMENT_BYTES = 2_000
+
+
+class LimitedDisk(LocalDisk):
+    """A real one that can be told to be full."""
+
+    full = False
+
+    def create(self, path: Path) -> File:
+        return LimitedFile(self, super().create(path))
+
+    def open(self, path: Path) -> File:
+        return LimitedFile(self, super().open(path))
+
+
+class LimitedFile:
+    def __init__(self, disk: LimitedDisk, file: File) -> None:
+        self.disk = disk
+        self.file = file
+
+    def __getattr__(self, name: str):
+        return getattr(self.file, name)
+
+    def write(self, buffers: Sequence[bytes]) -> None:
+        if self.disk.full:
+            self.file.write([b"".join(buffers)[:7]])  # what still fitted
+            raise DiskFull("the disk is full")
+        self.file.write(buffers)
 
 
 class FileFactory:
@@ -35,13 +62,15 @@ class FileFactory:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.offload = ThreadOffload(2)
+        self.disk = LimitedDisk()
         self.log: FileLog | None = None
+        self.other: FileLog | None = None
 
     async def open(self) -> Log:
         if self.log is None:
             self.log = await FileLog.open(
                 self.directory,
-                disk=LocalDisk(),
+                disk=self.disk,
                 offload=self.offload,
                 clock=SystemClock(),
                 segment_bytes=SEGMENT_BYTES,
@@ -62,8 +91,27 @@ class FileFactory:
         await log.append(entry)
         raise LostReply("dropped by the test")
 
+    async def append_unheard(self, log: Log, entry: bytes) -> Position:
+        assert isinstance(log, FileLog)
+        with deaf(log._bell):
+            return await log.append(entry)
+
+    async def open_other(self) -> Log:
+        self.other = await FileLog.open(
+            self.directory.parent / "other", disk=self.disk, offload=self.offload, clock=SystemClock()
+        )
+        return self.other
+
+    async def fill_up(self) -> None:
+        self.disk.full = True
+
+    async def make_room(self) -> None:
+        self.disk.full = False
+
     async def close(self) -> None:
         await self.restart()
+        if self.other is not None:
+            await self.other.close()
         self.offload.close()
 
 
@@ -74,13 +122,21 @@ async def log_factory(tmp_path: Path) -> AsyncIterator[FileFactory]:
     await factory.close()
 
 
-class TestFileLog(LogContract):
+class TestFileLog(LogContract, FullLogContract):
     pass
+
+
+async def test_who_has_read_more_than_there_is_is_told(log_factory: FileFactory) -> None:
+    """LG25."""
+    log = await log_factory.open()
+    entries = await fill(log, 5)
+    with pytest.raises(Corrupt, match="backup"):
+        await anext(log.follow(Position(entries[-1][0] + 1)))
 
 
 def write_log(directory: Path, batches: list[list[bytes]], segments: tuple[int, ...] = (1,)) -> None:
     """A log as its writer would have left it; a segment begins at each of the given positions."""
-    directory.mkdir(parents=True)
+    directory.mkdir(parents=True, exist_ok=True)
     position, path = 1, directory
     for batch in batches:
         if position in segments:

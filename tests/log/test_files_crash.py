@@ -1,13 +1,9 @@
 """The local engine on a disk that loses power at every single call.
 
-The whole truth about a run is the list of entries in the order in which they
-were handed to the log: whatever a crash leaves must be a prefix of it, at
-least as long as what was acknowledged or shown.
+What holds for every engine with files is said in `tests.log.crash`.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -15,37 +11,16 @@ import pytest
 from dray.clock import ManualClock
 from dray.errors import Unavailable
 from dray.log.files import FileLog
-from dray.log.port import BEFORE_ALL, LostReply, Position, Refused, Trimmed
+from dray.log.port import LostReply, Position, Refused
 from dray.log.reader import LogDamaged
 from dray.log.segment import segment_name
 from dray.log.writer import LogFailed, SegmentWriter, create_segment
 from dray.sim import disk as sim
 from tests.log.contract import named, take, take_upto
+from tests.log.crash import TurnOffload, crash_everywhere
 
 DIRECTORY = Path("/data/meta/log")
 SEEDS = (None, 0, 1, 2)
-
-
-class TurnOffload:
-    """Inline, but others get their turns before and after, as they do while a thread works."""
-
-    async def run(self, function: Callable, /, *args, **kwargs):
-        for _ in range(3):
-            await asyncio.sleep(0)
-        result = function(*args, **kwargs)
-        for _ in range(3):
-            await asyncio.sleep(0)
-        return result
-
-
-@dataclass
-class Run:
-    """What one life of the log promised."""
-
-    handed: list[bytes] = field(default_factory=list)
-    acked: dict[bytes, Position] = field(default_factory=dict)
-    shown: int = 0
-    trimmed: int = 0
 
 
 async def open_log(disk, **options) -> FileLog:
@@ -53,91 +28,10 @@ async def open_log(disk, **options) -> FileLog:
     return await FileLog.open(DIRECTORY, disk=disk, offload=TurnOffload(), clock=ManualClock(), **options)
 
 
-async def scenario(disk, run: Run) -> None:
-    """Appends one by one and in bursts (records beyond a sector too), rotations, trims, a clean restart, a follower."""
-    log = await open_log(disk, recent_bytes=2_000)
-    watcher = asyncio.ensure_future(watch(log, run))
-    try:
-        await append_all(log, run, [named("one", 4)])
-        await append_all(log, run, [named("burst", 7, 150), named("large", 3, 900), named("many", 30, 10)])
-        run.trimmed = 9
-        await log.trim(Position(9))
-        await append_all(log, run, [named("after", 5)])
-        await log.close()
-        log = await open_log(disk)
-        await append_all(log, run, [named("second", 6, 200)])
-        run.trimmed = int(await log.tail()) - 2
-        await log.trim(Position(run.trimmed))
-        await append_all(log, run, [named("end", 2, 50)])
-        await log.close()
-    except (LostReply, LogFailed):
-        assert disk.crashed
-    watcher.cancel()
-    outcome = (await asyncio.gather(watcher, return_exceptions=True))[0]
-    assert outcome is None or disk.crashed or isinstance(outcome, (asyncio.CancelledError, Trimmed)), outcome
-
-
-async def append_all(log: FileLog, run: Run, bursts: list[list[bytes]]) -> None:
-    async def append(entry: bytes) -> None:
-        run.acked[entry] = await log.append(entry)
-
-    for burst in bursts:
-        # The first goes alone; what comes while it is synced makes up the next batch.
-        run.handed += burst
-        results = await asyncio.gather(*map(append, burst), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-
-
-async def watch(log: FileLog, run: Run) -> None:
-    async for position, _ in log.follow(BEFORE_ALL):
-        run.shown = position
-
-
-async def check(disk, run: Run, log: FileLog) -> list[bytes]:
-    """LG2: all that was promised, nothing invented, in order."""
-    tail = await log.tail()
-    first = min(run.trimmed, tail)
-    kept = await take_upto(log, first, tail)
-    assert kept == list(enumerate(run.handed, 1))[first:tail], f"not a prefix: {disk!r}"
-    assert all(position <= tail for position in run.acked.values()), f"an acknowledged entry is gone: {disk!r}"
-    assert all(run.handed[position - 1] == entry for entry, position in run.acked.items())
-    assert run.shown <= tail, f"a shown entry is gone: {disk!r}"
-    return run.handed[:tail]
-
-
-async def crash_everywhere(
-    disks: Iterable[object], *, keep_cache: bool = False, write_before_second_crash: bool = False
-) -> int:
-    """Run, crash, open, check, crash again, check again, go on."""
-    points = 0
-    for disk in disks:
-        points += 1
-        run = Run()
-        with disk.until_crash(keep_cache=keep_cache):
-            await scenario(disk, run)
-        log = await open_log(disk)
-        before = await check(disk, run, log)
-        run.shown = await log.tail()
-        run.handed = before
-        if write_before_second_crash:
-            await append_all(log, run, [named("between", 3)])
-        with disk.until_crash():
-            pass
-        log = await open_log(disk)
-        after = await check(disk, run, log)
-        assert after[: len(before)] == before, f"shown at one open, gone at the next: {disk!r}"
-        await append_all(log, run, [named("on", 3)])
-        await check(disk, run, log)
-        await log.close()
-    return points
-
-
 @pytest.mark.slow
 async def test_a_crash_at_any_call_loses_nothing_that_was_acknowledged_or_shown() -> None:
     """LG2, LG7, LG8, LG10, LG12."""
-    points = await crash_everywhere(sim.every_crash(SEEDS))
+    points = await crash_everywhere(open_log, sim.every_crash(SEEDS))
     print(f"{points} crashes")
     assert points > len(SEEDS) * 80
 
@@ -146,13 +40,13 @@ async def test_a_crash_at_any_call_loses_nothing_that_was_acknowledged_or_shown(
 @pytest.mark.parametrize("write", [False, True])
 async def test_a_kill_at_any_call_and_a_power_loss_after_it_lose_nothing_that_was_shown(write: bool) -> None:
     """LG10: what the page cache still had is synced before it is served, and its name too."""
-    await crash_everywhere(sim.every_crash((None, 0)), keep_cache=True, write_before_second_crash=write)
+    await crash_everywhere(open_log, sim.every_crash((None, 0)), keep_cache=True, write_before_second_crash=write)
 
 
 async def test_the_crash_test_finds_a_log_that_acknowledges_before_its_sync(monkeypatch) -> None:
     monkeypatch.setattr(sim.FakeFile, "sync", lambda self: None)
     with pytest.raises((AssertionError, LogDamaged)):
-        await crash_everywhere(sim.every_crash(SEEDS))
+        await crash_everywhere(open_log, sim.every_crash(SEEDS))
 
 
 async def test_the_crash_test_finds_a_log_that_is_not_synced_at_open(monkeypatch) -> None:
@@ -185,7 +79,7 @@ async def test_the_crash_test_finds_a_log_that_is_not_synced_at_open(monkeypatch
 
     monkeypatch.setattr(files, "_recover", careless)
     with pytest.raises(AssertionError, match="gone"):
-        await crash_everywhere(sim.every_crash((None, 0, 1)), keep_cache=True)
+        await crash_everywhere(open_log, sim.every_crash((None, 0, 1)), keep_cache=True)
 
 
 async def test_a_failed_sync_ends_the_log_and_is_never_tried_again() -> None:

@@ -81,6 +81,7 @@ async def kill_rounds(directory: Path, rounds: int, seed: int) -> None:
     offload.close()
 
 
+@pytest.mark.slow
 async def test_what_was_acknowledged_survives_kill_nine(tmp_path: Path) -> None:
     """LG2, R-044."""
     await kill_rounds(tmp_path / "log", rounds=2, seed=1)

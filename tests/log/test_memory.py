@@ -2,9 +2,10 @@
 
 import pytest
 
+from dray.errors import Corrupt
 from dray.log.memory import MemoryLog, MemorySequence
-from dray.log.port import Log, LostReply
-from tests.log.contract import LogContract
+from dray.log.port import BEFORE_ALL, Log, LostReply, Position
+from tests.log.contract import LogContract, deaf, fill
 
 
 class MemoryFactory:
@@ -30,6 +31,13 @@ class MemoryFactory:
         await log.append(entry)
         raise LostReply("dropped by the test")
 
+    async def append_unheard(self, log: Log, entry: bytes) -> Position:
+        with deaf(self.sequence.bell):
+            return await log.append(entry)
+
+    async def open_other(self) -> Log:
+        return MemoryLog(max_entry_bytes=self.max_entry_bytes)
+
     async def close(self) -> None:
         for handle in self.handles:
             await handle.close()
@@ -50,3 +58,14 @@ async def test_a_handle_closed_leaves_the_others_open() -> None:
     await log.close()
     position = await other.append(b"still here")
     assert await other.tail() == position
+
+
+async def test_who_has_read_more_than_there_is_is_told() -> None:
+    """LG25."""
+    log = MemoryLog()
+    entries = await fill(log, 5)
+    stream = log.follow(BEFORE_ALL)
+    assert [await anext(stream) for _ in entries] == entries
+    del log.sequence.entries[2:]
+    with pytest.raises(Corrupt, match="backup"):
+        await anext(stream)

@@ -11,7 +11,7 @@ from dray.log.client import WrongServer
 from dray.log.opening import LogEffects, LogOptions, is_served, look_at_log, open_log
 from dray.log.port import BEFORE_ALL, Refused
 from dray.log.server import LogServer
-from dray.log.urls import LocalLogs, MemoryLogs, PasswordInUrl, PostgresLogs, ServedLogs, parse_log_url
+from dray.log.urls import EtcdLogs, LocalLogs, MemoryLogs, PasswordInUrl, PostgresLogs, ServedLogs, parse_log_url
 from dray.offload import InlineOffload
 from tests.log.test_server import CLUSTER
 
@@ -21,8 +21,15 @@ URLS = {
     "tcp:127.0.0.1:7000": ServedLogs(("127.0.0.1", 7000)),
     "tcp:[::1]:7000": ServedLogs(("::1", 7000)),
     "postgresql://dray@db:5432/logs?sslmode=require": PostgresLogs("postgresql://dray@db:5432/logs?sslmode=require"),
+    "etcd://e1:2379,[::1]:2380/a/b": EtcdLogs(
+        text="etcd://e1:2379,[::1]:2380/a/b", endpoints=("e1:2379", "[::1]:2380"), prefix="a/b"
+    ),
+    "etcds://me@e1:2379/a?ca=/ca.pem&password_file=/secret": EtcdLogs(
+        text="etcds://me@e1:2379/a?ca=/ca.pem&password_file=/secret", endpoints=("e1:2379",), prefix="a", secure=True,
+        user="me", password_file=Path("/secret"), ca=Path("/ca.pem"),
+    ),
     "memory:": MemoryLogs(),
-}
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -36,9 +43,17 @@ def test_a_url_means_one_thing_and_is_written_as_it_is_read(text: str) -> None:
     assert str(parse_log_url(text)) == text
 
 
-@pytest.mark.parametrize("text", ["postgresql://dray:s3cret@db/logs", "postgresql://db/logs?password=s3cret"])
-def test_a_password_in_a_url_is_refused_and_not_repeated(text: str) -> None:
-    with pytest.raises(PasswordInUrl, match="PGPASSWORD") as refused:
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [
+        ("postgresql://dray:s3cret@db/logs", "PGPASSWORD"),
+        ("postgresql://db/logs?password=s3cret", "PGPASSWORD"),
+        ("etcd://dray:s3cret@e1:2379/logs", "password_file"),
+        ("etcd://e1:2379/logs?password=s3cret", "password_file"),
+    ],
+)
+def test_a_password_in_a_url_is_refused_and_not_repeated(text: str, instead: str) -> None:
+    with pytest.raises(PasswordInUrl, match=instead) as refused:
         parse_log_url(text)
     assert "s3cret" not in str(refused.value)
 
@@ -49,7 +64,25 @@ def test_a_relative_path_is_of_the_directory_in_which_it_was_given(tmp_path, mon
 
 
 @pytest.mark.parametrize(
-    "text", ["", "local:", "unix:", "tcp:", "tcp:host", "tcp::1", "tcp:host:0", "tcp:host:65536", "memory:x", "raft:x"]
+    "text",
+    [
+        "",
+        "local:",
+        "unix:",
+        "tcp:",
+        "tcp:host",
+        "tcp::1",
+        "tcp:host:0",
+        "tcp:host:65536",
+        "memory:x",
+        "raft:x",
+        "etcd:e1:2379/a",
+        "etcd://e1/a",
+        "etcd://e1:2379",
+        "etcd://e1:2379,/a",
+        "etcd://e1:0/a",
+        "etcd://e1:2379/a?x=1",
+    ],
 )
 def test_what_no_log_has_is_refused_with_what_there_is(text: str) -> None:
     with pytest.raises(Invalid, match="local:DIR"):

@@ -70,6 +70,7 @@ def test_records_come_back_in_their_places_and_nowhere_else(first: int, entries:
     assert at == len(buffer)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     POSITIONS,

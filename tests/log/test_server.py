@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from dray.clock import SystemClock
-from dray.disk import LocalDisk
 from dray.errors import Invalid, Unavailable
 from dray.log.client import ClientLog, Unreachable, WrongServer
 from dray.log.files import FileLog
@@ -19,23 +18,39 @@ from dray.log.memory import MemoryLog
 from dray.log.port import BEFORE_ALL, Log, LostReply, Position, Refused
 from dray.log.server import IN_FLIGHT_BYTES, LogServer
 from dray.log.sockets import Address
+from dray.log.urls import ServedLogs
 from dray.log.wire import VERSION, Frame, FrameKind, answer_hello, decode_welcome, encode_frame, hello, read_frame
 from dray.offload import ThreadOffload
-from tests.log.contract import DEADLINE_S, LogContract, aclose, fill, named, take
+from tests.log.contract import (
+    DEADLINE_S,
+    FullLogContract,
+    LogContract,
+    SharedLogContract,
+    aclose,
+    deaf,
+    fill,
+    named,
+    take,
+)
 from tests.log.proxy import Proxy
+from tests.log.test_files import LimitedDisk, write_log
 
 CLUSTER = uuid.UUID(int=0xD7A1)
 DOMAIN = 3
+OTHER = 4
 
 
 class ServerFactory:
     """A server on a local log; clients reach it through a relay that can hurt them."""
 
     max_entry_bytes = 4096
+    domain = DOMAIN
 
     def __init__(self, directory: Path, *, tcp: bool) -> None:
         self.directory = directory
         self.tcp = tcp
+        self.disk = LimitedDisk()
+        self.other = MemoryLog()
         self.offload = ThreadOffload(2)
         self.log: FileLog | None = None
         self.server: LogServer | None = None
@@ -46,14 +61,16 @@ class ServerFactory:
     async def start(self) -> None:
         self.log = await FileLog.open(
             self.directory,
-            disk=LocalDisk(),
+            disk=self.disk,
             offload=self.offload,
             clock=SystemClock(),
             segment_bytes=2_000,
             max_entry_bytes=self.max_entry_bytes,
             recent_bytes=1_000,
         )
-        self.server = LogServer({DOMAIN: self.log}, cluster_id=CLUSTER, max_entry_bytes=self.max_entry_bytes)
+        self.other = MemoryLog()
+        served = {DOMAIN: self.log, OTHER: self.other}
+        self.server = LogServer(served, cluster_id=CLUSTER, max_entry_bytes=self.max_entry_bytes)
         target: Address = self.directory / "meta.sock"
         if self.tcp:
             port = await self.server.listen_tcp("127.0.0.1", 0)
@@ -70,6 +87,7 @@ class ServerFactory:
         assert self.log is not None
         await self.server.close()
         await self.log.close()
+        await self.other.close()
 
     async def open(self) -> Log:
         assert self.address is not None
@@ -93,6 +111,37 @@ class ServerFactory:
         self.proxy.lose_next_answer = True
         await log.append(entry)
 
+    async def append_unheard(self, log: Log, entry: bytes) -> Position:
+        assert self.log is not None
+        with deaf(self.log._bell):
+            return await log.append(entry)
+
+    async def open_other(self) -> Log:
+        assert self.address is not None
+        self.clients.append(ClientLog(self.address, OTHER, cluster_id=CLUSTER))
+        return self.clients[-1]
+
+    async def fill_up(self) -> None:
+        self.disk.full = True
+
+    async def make_room(self) -> None:
+        self.disk.full = False
+
+    @property
+    def url(self) -> str:
+        assert self.address is not None
+        return str(ServedLogs(self.address))
+
+    async def go_back(self, to: Position) -> None:
+        assert self.log is not None
+        earlier = [entry for _, entry in await take(self.log, BEFORE_ALL, to)]
+        await self.stop()
+        for path in self.directory.iterdir():
+            if path.is_file():
+                path.unlink()
+        write_log(self.directory, [[entry] for entry in earlier])
+        await self.start()
+
     async def close(self) -> None:
         for client in self.clients:
             await client.close()
@@ -110,7 +159,7 @@ async def log_factory(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIt
     await factory.close()
 
 
-class TestLogServer(LogContract):
+class TestLogServer(LogContract, FullLogContract, SharedLogContract):
     pass
 
 

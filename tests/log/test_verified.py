@@ -17,7 +17,8 @@ from dray.log.writer import SegmentWriter
 from dray.offload import InlineOffload
 from dray.sim import disk as sim
 from tests.log.contract import named, take, take_upto
-from tests.log.test_files_crash import crash_everywhere
+from tests.log.crash import crash_everywhere
+from tests.log.test_files_crash import open_log as open_small
 
 DIRECTORY = Path("/data/meta/log")
 LARGE = 64 << 20
@@ -108,7 +109,7 @@ async def test_what_was_read_once_after_a_crash_is_not_read_at_the_next_start(mo
 @pytest.mark.parametrize("keep_cache", [False, True])
 async def test_a_crash_at_any_call_loses_nothing_with_a_mark_after_every_batch(keep_cache: bool) -> None:
     """LG20, LG2, LG10: a power loss, or a kill and a power loss after it."""
-    points = await crash_everywhere(sim.every_crash((0,)), keep_cache=keep_cache)
+    points = await crash_everywhere(open_small, sim.every_crash((0,)), keep_cache=keep_cache)
     print(f"{points} crashes")
     assert points > 100
 

@@ -42,6 +42,7 @@ def test_a_loaded_machine_goes_on_exactly_like_the_one_that_was_dumped(seed, ver
         assert checkpoint.dump(fold(entries[cut:], loaded)) == whole
 
 
+@pytest.mark.slow
 def test_a_checkpoint_does_not_depend_on_hash_seeds():
     """K2, M4: three processes with three hash seeds fold one log into the same bytes."""
     here = Path(__file__).parent.parent

@@ -82,6 +82,7 @@ def test_a_payload_that_is_cut_or_too_long_is_a_bad_command(command):
         decode(number, payload + b"\x00")
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(st.integers(0, 255), st.binary(max_size=200))
 def test_any_bytes_are_a_command_or_a_bad_command(number, payload):

@@ -83,6 +83,7 @@ def test_plans_share_a_hold_that_is_young_for_the_time_they_ask_for(shop):
     assert list(shop.machine.holds.current()) == ["a", "c", "e", "f"]
 
 
+@pytest.mark.slow
 def test_holds_of_one_length_stay_few_however_often_somebody_plans(shop):
     """X10: a plan a second, for a day."""
     for _ in range(20_000):

@@ -61,6 +61,7 @@ BATCH = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(BATCH, max_size=80), st.integers(0, 4))
 def test_every_batch_gets_the_verdict_of_the_twin(batches, floor):

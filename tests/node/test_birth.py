@@ -196,6 +196,7 @@ async def test_a_first_start_that_was_cut_short_anywhere_goes_on_and_forgets_not
     assert points > 60
 
 
+@pytest.mark.slow
 async def test_a_birth_that_was_cut_short_goes_on_with_the_number_that_it_began_with() -> None:
     """ND5: some of the logs say how many there are to be; the setting of the second start does not count."""
     found = set()

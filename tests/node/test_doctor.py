@@ -59,6 +59,7 @@ async def test_a_clock_that_differs_from_the_stores_is_warned_of(tmp_path, monke
     assert f"{-hours * 3600:+d}" in found.saw.replace(".0", "") or hours == 0
 
 
+@pytest.mark.slow
 async def test_a_damaged_log_is_found_and_the_way_out_is_named(tmp_path, effects):
     async with metadata(tmp_path, effects) as running:
         await fill(running)
@@ -74,6 +75,7 @@ async def fill_again(running) -> None:
     await running.domains.catalog.propose(KeepAlive())
 
 
+@pytest.mark.slow
 async def test_a_store_that_cannot_be_reached_is_found(tmp_path):
     found = await findings(
         "--data", tmp_path / "new", "--set", "objects.url=s3://bucket/prefix", "--set", "objects.allow_http=true",

@@ -58,6 +58,7 @@ async def test_what_was_written_is_there_after_a_restart(tmp_path, effects):
         assert {entry.name for entry in machine.topics.all.values()} == {f"topic-{number}" for number in range(10)}
 
 
+@pytest.mark.slow
 async def test_a_child_makes_the_checkpoint_and_it_is_what_a_fold_of_the_whole_log_gives(tmp_path, effects):
     """K2, CK1: byte for byte."""
     async with metadata(tmp_path, effects, checkpoint_due_bytes=2_000) as running:

@@ -122,6 +122,7 @@ def test_a_broker_shows_itself_its_topics_and_its_disk(tmp_path):
             assert get(dray.http, nonsense)[0] == 200
 
 
+@pytest.mark.slow
 def test_a_thousand_topics_are_all_found_without_a_script():
     with broker() as dray:
         admin = AdminClient({"bootstrap.servers": dray.bootstrap})

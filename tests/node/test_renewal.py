@@ -15,6 +15,7 @@ FEW = 24
 COUNT = 300
 
 
+@pytest.mark.slow
 def test_clients_do_not_notice_that_sessions_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """RP10: one object for each record, two dozen for each session; every record once and in order."""
     monkeypatch.setitem(Replica.__init__.__kwdefaults__, "counters", FEW)

@@ -114,6 +114,7 @@ async def test_a_loser_is_told_only_of_a_winner_that_stays() -> None:
     assert outcomes == {BODY, b"other"}
 
 
+@pytest.mark.slow
 async def test_no_put_of_eight_in_flight_is_acknowledged_before_its_directory_was_synced() -> None:
     """O6, with a crash at every call of eight puts in flight."""
     names = [f"dir/{number}" for number in range(8)]

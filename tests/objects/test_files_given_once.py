@@ -52,6 +52,7 @@ class Renamed(FileObjects):
         return self._create(target, parts)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 async def test_a_crash_at_any_call_keeps_what_was_acknowledged_and_harms_nobody_who_comes_after() -> None:
     """O1, O6, O10: what was not acknowledged may be torn; it is listed, deleted and stepped over."""
     crashes = torn = 0

@@ -61,6 +61,7 @@ def records(batches) -> list:
     ]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(RECORDS, st.booleans(), st.sampled_from(Codec)), min_size=1, max_size=5), st.data())
 @settings(max_examples=80, deadline=None)
 def test_records_come_back_as_they_were_produced_from_any_offset_and_within_any_room(produced, data):
@@ -128,6 +129,7 @@ def test_a_record_larger_than_a_batch_has_one_of_its_own():
     assert [one.end for one in rows.batches(0, 4 << 20, oversize=False)] == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_told_so_and_never_gives_other_records():
     """PQ4, R-125: cut, changed and strange files; nothing else is ever raised."""
     dice = random.Random(11)

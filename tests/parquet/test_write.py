@@ -72,6 +72,7 @@ def test_columns_have_the_ids_types_and_nullability_of_the_format():
     assert pq.read_schema(io.BytesIO(raw)).equals(SCHEMA)
 
 
+@pytest.mark.slow
 @given(RECORDS, RECORDS)
 @settings(max_examples=50)
 def test_a_file_holds_each_record_as_it_was(first, second):

@@ -1,4 +1,4 @@
-"""A Spark driver as a process of its own: `python -m tests.pipeline.job read|hold MASTER DIRECTORY TOPIC`.
+"""A Spark driver as a process of its own: `python -m tests.pipeline.job read|hold MASTER DIRECTORY TOPIC [OBJECTS]`.
 
 read    print what each task read: a line for each record, its columns and who read it, as Python writes them
 hold    print the number of records, then wait to be ended
@@ -32,9 +32,11 @@ def lines_of(rows):
         yield repr((columns, os.getppid()))
 
 
-def main(mode: str, master: str, directory: str, topic: str) -> None:
+def main(mode: str, master: str, directory: str, topic: str, objects: str = "") -> None:
     spark = build_session("job", master=master, config=QUICK_START if master.startswith("local") else CLUSTER)
-    frame = spark.read.format("dray").options(subscribe=topic, minPartitions="8", includeHeaders="true").load(directory)
+    options = {"subscribe": topic, "minPartitions": "8", "includeHeaders": "true"}
+    options |= {"objects": objects} if objects else {}
+    frame = spark.read.format("dray").options(**options).load(directory)
     if mode == "hold":
         print(frame.count(), flush=True)
         sys.stdin.read()

@@ -73,6 +73,19 @@ def holds_of(directory: Path) -> dict[str, HeldObjects]:
     return asyncio.run(look())
 
 
+@contextmanager
+def changed_footer(file: Path) -> Iterator[None]:
+    """A Parquet file whose footer says something else, and can still be read."""
+    whole = file.read_bytes()
+    at = whole.rindex(b"parquet-cpp")  # who wrote it
+    file.chmod(0o600)
+    file.write_bytes(whole[:at] + b"parquet-CPP" + whole[at + 11 :])
+    try:
+        yield
+    finally:
+        file.write_bytes(whole)
+
+
 class ObjectServer:
     """The objects of a directory by HTTP, as S3 serves them: `s3://bucket/...`.
 

@@ -150,6 +150,7 @@ def test_a_compactor_may_be_killed_on_both_sides_of_every_step(broker):
     kill_all(broker, ways(STEPS))
 
 
+@pytest.mark.slow
 def test_of_two_compactors_one_that_slept_before_its_commit_doubles_nothing(broker, topic):
     """R-146, E-26: its session had ended when it woke up."""
     rows = consumed(broker.bootstrap, topic, 3)

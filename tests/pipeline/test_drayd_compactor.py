@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow  # each starts a Spark of its own
 
 MASTER = "compaction.master=local[2,4]"
 DRAYD = str(Path(sys.executable).parent / "drayd")
+DRAY = str(Path(sys.executable).parent / "dray")
 
 
 def table_of(directory, topic):
@@ -40,9 +41,9 @@ def _command(process: psutil.Process) -> str:
         return ""
 
 
-def drayd(*arguments: str, code: int = 0) -> dict[str, object]:
+def drayd(*arguments: str, code: int = 0, program: str = DRAYD) -> dict[str, object]:
     """What a command answers as JSON."""
-    command = [DRAYD, *arguments, "--set", MASTER, "--format", "json"]
+    command = [program, *arguments, "--set", MASTER, "--format", "json"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert ran.returncode == code, ran.stdout + ran.stderr
     return json.loads(ran.stdout)
@@ -65,7 +66,8 @@ def test_one_cycle_compacts_what_is_due_and_says_what_it_did(tmp_path):
         assert [(one["log_end"], one["table_end"], one["lag_records"]) for one in status["partitions"]] == [
             (210, 200, 10)
         ] * 2
-        refused = drayd("admin", "table", "compact", "nope", "--data", str(directory), code=1)
+        assert drayd("table", "wait", "orders", "--data", str(directory), "--offset", "199", program=DRAY)["reached"]
+        refused = drayd("table", "compact", "nope", "--data", str(directory), code=1, program=DRAY)
         assert "no such topic" in json.dumps(refused)
 
 

@@ -16,7 +16,7 @@ from dray.pipeline.compactor.status import status_of, topic_of
 from dray.tables.catalog import NAME, sqlite_file
 from dray.tables.snapshots import COMMITTED_UNTIL
 from tests.pipeline.compacting import compactor
-from tests.pipeline.parts import broker_process, consumed, create, numbered, produce
+from tests.pipeline.parts import broker_process, consumed, create, numbered, produce, wait_until
 
 NAMES = count()
 
@@ -187,6 +187,33 @@ def test_a_change_that_was_undone_is_seen_and_the_table_goes_on(broker):
     assert run(broker.directory, go_on) == (False, consumed(broker.bootstrap, name, 2))
 
 
+@pytest.mark.slow
+def test_drayd_dev_sees_that_a_change_was_undone_though_nothing_is_due(tmp_path):
+    """TM1: its compactor has left, and comes to look."""
+    quick = ("compaction.enabled=true", "compaction.look=1s", "compaction.idle=1s", "compaction.max_age=1h")
+    with broker_process(tmp_path / "data", *quick) as broker:
+        name = compacted(broker)
+        _, table = as_somebody_else(broker.directory, name)
+        head = table.current_snapshot().snapshot_id
+        roll_back(None, table)
+        produce(broker.bootstrap, name, numbered(500, 40, 2))
+
+        async def notice(running):
+            await running.cycle(name)
+            return running.standing.stands(running.topic(name).topic_id)
+
+        async def stands(running):
+            for replica in running.replicas.values():
+                await replica.sync()
+            return running.standing.stands(running.topic(name).topic_id)
+
+        assert run(broker.directory, notice)
+        _, table = as_somebody_else(broker.directory, name)
+        with table.manage_snapshots() as changes:
+            changes.set_current_snapshot(head)
+        wait_until(lambda: not run(broker.directory, stands), limit_s=120)
+
+
 def test_a_table_that_says_it_is_ahead_of_the_log_is_healed_without_being_asked(broker, capfd):
     """R-154: an "overtaken" range; a log that was restored from a backup looks like this."""
     name = compacted(broker)
@@ -224,6 +251,7 @@ def test_a_rebuild_while_a_task_is_on_its_way_neither_loses_nor_doubles_its_rows
     assert run(broker.directory, race) == consumed(broker.bootstrap, name, 2)
 
 
+@pytest.mark.slow
 def test_a_moved_data_directory_takes_its_tables_along_when_they_are_rebuilt(tmp_path):
     """R-164: paths in a table are absolute. Nothing but metadata is written."""
     old, new = tmp_path / "old", tmp_path / "new"
@@ -272,6 +300,7 @@ def test_files_that_were_in_no_table_get_into_one_by_a_rebuild(broker):
     assert run(broker.directory, mend) == consumed(broker.bootstrap, name, 1)
 
 
+@pytest.mark.slow
 def test_what_the_log_drops_stays_in_a_table_that_keeps_it(broker):
     """E-22: files belong to the table alone then, and a rebuild knows them."""
     name = compacted(broker, 3)
@@ -350,6 +379,7 @@ def test_brokers_show_how_far_tables_are_behind_and_which_stand_still(broker):
     assert "dray_table_problem" not in gauges()
 
 
+@pytest.mark.slow
 def test_the_commands_tell_wait_and_rebuild(broker, capfd):
     """R-164: as an operator has them, beside the running broker; no Spark is started."""
     from dray.cli.main import run as drayd

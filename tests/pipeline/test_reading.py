@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
@@ -21,7 +22,17 @@ from dray.pipeline.reading import read_pieces
 from dray.pipeline.together import GETS
 from dray.testing import broker
 from tests.fetch.compacting import turn_into_files
-from tests.pipeline.parts import consumed, create, delete, make_plan, numbered, objects_of, produce, read
+from tests.pipeline.parts import (
+    changed_footer,
+    consumed,
+    create,
+    delete,
+    make_plan,
+    numbered,
+    objects_of,
+    produce,
+    read,
+)
 
 FUTURE = 4_102_444_800_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -129,6 +140,7 @@ def test_a_start_behind_the_end_is_refused(running):
         make_plan(directory, subscribe="turned", startingOffsets='{"turned":{"0":7}}', endingTimestamp=last - 60_000)
 
 
+@pytest.mark.slow
 def test_json_that_names_what_is_not_read_is_refused_and_not_passed_over(running):
     directory, bootstrap = running
     create(bootstrap, "named", 2)
@@ -302,6 +314,7 @@ def test_a_damaged_or_missing_object_fails_with_its_name_stream_and_offset(tmp_p
         read(plan)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
 def test_a_plan_reads_files_and_what_is_no_file_yet_in_one_cut(running, kind):
     """R-165, R-150, SP1, SP9, R-133: each record once, wherever the offsets cut, and times are found in files too."""
@@ -328,3 +341,24 @@ def test_a_plan_reads_files_and_what_is_no_file_yet_in_one_cut(running, kind):
         first = next(row.offset for row in expected if row.timestamp_ms >= time)
         plan = make_plan(directory, subscribe=topic, startingTimestamp=time)
         assert min(row.offset for row in read(plan)) == first
+
+
+def test_a_changed_footer_is_not_believed_though_it_can_be_read(running):
+    """SP11, PQ4: by a task, and by a plan that looks a time up in the file; both name file and stream."""
+    directory, bootstrap = running
+    produce(bootstrap, "footed", numbered(0, 100))
+    expected = consumed(bootstrap, "footed", 1)
+    turn_into_files(directory, "footed", 100)
+    plan = make_plan(directory, subscribe="footed")
+    ((piece,),) = plan.tasks
+    (file,) = {Path(plan.address) / piece.path(owner) for owner in piece.owners}
+    by_time = {"subscribe": "footed", "startingTimestamp": expected[50].timestamp_ms}
+    with changed_footer(file):
+        assert pq.read_table(file).num_rows == 100, "nothing but the checksum tells"
+        named = rf"{file.name}.*topic=footed partition=0 stream={piece.stream} offset=0 .*checksum"
+        with pytest.raises(BrokenObject, match=named):
+            read(plan)
+        with pytest.raises(BrokenObject, match=rf"{file.name}.*stream={piece.stream} .*checksum"):
+            make_plan(directory, **by_time)
+    assert read(plan) == expected
+    assert make_plan(directory, **by_time).tasks

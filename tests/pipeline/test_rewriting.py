@@ -111,6 +111,7 @@ def test_whoever_comes_after_one_that_ended_in_a_rewrite_finishes_it(broker, ste
     assert consumed(broker.bootstrap, name, 2) == before
 
 
+@pytest.mark.slow
 def test_what_retention_takes_meanwhile_stays_taken(broker):
     """R-154, R-202, SW4: a file that left the table while its rows were being written again is not looked for."""
     name = in_small_files(broker)
@@ -139,6 +140,7 @@ def test_what_retention_takes_meanwhile_stays_taken(broker):
     assert [row.offset for row in consumed(broker.bootstrap, name, 2)] == list(range(60, 200))
 
 
+@pytest.mark.slow
 def test_the_old_files_are_released_when_no_snapshot_shows_them(broker):
     """R-114, X7, CP6"""
     name = in_small_files(broker)
@@ -160,6 +162,7 @@ def test_the_old_files_are_released_when_no_snapshot_shows_them(broker):
     assert run(broker, rewrite, rewriting=FOUR) == [(0, 200)]
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_not_copied(broker):
     """PQ4, R-148: the checksum that the machine keeps is looked at before Arrow sees the footer."""
     name = in_small_files(broker)
@@ -180,3 +183,30 @@ def test_a_damaged_file_is_not_copied(broker):
     assert wrong in reason
     assert len(left) == 4
     assert run(broker, lambda running: running.cycle(name), rewriting=FOUR)[name].rewritten == 4
+
+
+def test_a_table_that_keeps_what_the_log_drops_keeps_it_through_a_rewrite(broker):
+    """E-22, R-202: rows before the log start lie in files of the table alone, and in one that the log start cuts."""
+    name = in_small_files(broker, files=6)
+    rows = consumed(broker.bootstrap, name, 2)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for done in admin.delete_records([TopicPartition(name, 0, 60)]).values():
+        done.result(30)
+
+    async def rewrite(running):
+        await running.upkeep.run(0)
+        tally = (await running.cycle(name))[name]
+        assert (tally.failures, tally.rewritten >= 4) == ([], True)
+        assert "replace" in operations(running, name)
+        assert running.rows(name) == rows, "what the log has dropped is still in the table, each row once"
+        await running.upkeep.run(WEEKS_LATER_MS)
+        return running.rows(name), files(running, name)
+
+    assert run(broker, rewrite, rewriting=FOUR, keep_rows=True)[0] == rows
+    assert consumed(broker.bootstrap, name, 2) == [row for row in rows if row.partition or row.offset >= 60]
+
+    async def rebuild(running):
+        await running.rebuilder.run(running.replicas[0].machine.topics.named(name))
+        return running.rows(name)
+
+    assert run(broker, rebuild, keep_rows=True) == rows

@@ -133,6 +133,7 @@ ANSWERS: dict[str, Callable[[], Exception]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stays_down", [False, True], ids=["back at once", "down for the cycle"])
 @pytest.mark.parametrize("lands", [False, True], ids=["not landed", "landed"])
 @pytest.mark.parametrize("answer", ANSWERS)

@@ -5,11 +5,14 @@ import threading
 import pytest
 
 from dray.pipeline.parallelism import VARIABLE
+from tests.fetch.compacting import turn_into_files
 from tests.pipeline.parts import (
     broker_process,
+    changed_footer,
     collect,
     consumed,
     create,
+    make_plan,
     numbered,
     plan_only,
     produce,
@@ -194,3 +197,16 @@ def test_what_is_wrong_is_named(spark, running, tmp_path):
     (tmp_path / "_SUCCESS").write_text("")
     with pytest.raises(Exception, match="not a data directory of Dray"):
         spark.read.format("dray").option("subscribe", "present").load(str(tmp_path)).count()
+
+
+def test_an_executor_does_not_believe_a_changed_footer(spark, running):
+    """SP11, PQ4: the job fails and names file and stream, though the file can still be read."""
+    produce(running.bootstrap, "footed", numbered(0, 100))
+    turn_into_files(running.directory, "footed", 100)
+    ((piece,),) = make_plan(running.directory, subscribe="footed").tasks
+    file = running.directory / "objects" / piece.path(0)
+    with changed_footer(file):
+        told = rf"{file.name} topic=footed partition=0 stream={piece.stream} offset=0 .*checksum"
+        with pytest.raises(Exception, match=told):
+            collect(source(spark, running, subscribe="footed"))
+    assert collect(source(spark, running, subscribe="footed")) == consumed(running.bootstrap, "footed", 1)

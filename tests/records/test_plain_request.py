@@ -105,6 +105,7 @@ def test_what_is_plain_is_read_as_the_code_for_every_request_reads_it(
         assert side(memoryview(frame)) == expected
 
 
+@pytest.mark.slow
 def test_both_judge_damaged_requests_alike_and_take_nothing_that_would_be_refused():
     """B1, B3: lengths that lie, tags that appear, bytes that are gone."""
     seed = 8120

@@ -53,6 +53,7 @@ def test_both_find_the_same_fault_in_any_bytes(data: bytes, count: int):
     assert outcome(_kernel.scan, data, count, 0) == outcome(pure.scan, data, count, 0)
 
 
+@pytest.mark.slow
 def test_both_judge_damaged_records_alike_and_every_fault_occurs():
     """B3: verdict, fault, position and record."""
     seed = 7341
@@ -97,6 +98,7 @@ def written(side: Callable[..., object], columns: RawColumns, room: int, *args: 
     return outcome(side, out, 3, columns, *args), bytes(out)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(
     records=record_lists,
@@ -162,6 +164,7 @@ def test_records_survive_the_way_through_columns(records: list[NewRecord]):
         assert greatest == max(record.timestamp for record in records)
 
 
+@pytest.mark.slow
 def test_both_refuse_columns_whose_buffers_do_not_hold_their_rows():
     """B3, B6: buffers cut short, offsets that lie, bits beyond the bitmap."""
     seed = 99

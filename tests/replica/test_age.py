@@ -138,6 +138,7 @@ async def test_a_commit_whose_session_had_ended_is_left_to_its_client_to_send_ag
         assert sleeper.machine.offsets.find("g", TOPIC, 0) is None
 
 
+@pytest.mark.slow
 async def test_a_flood_of_commits_keeps_neither_beats_nor_appends_from_their_turn() -> None:
     """RP9: their own queues, by turns, whatever is full."""
     clock = ManualClock()

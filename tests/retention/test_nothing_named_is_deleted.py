@@ -188,6 +188,7 @@ async def tell(seed: int, steps: int) -> TableStory:
     return story
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 async def test_what_a_row_a_task_a_table_or_a_pin_names_is_never_deleted(seed):
     """T14, R-113, R-107, R-108, R-153, R-156, R-202, X7, RT7: 400 random steps, each deletion judged."""
@@ -212,6 +213,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", MISTAKES)
 async def test_mistakes_about_what_is_named_are_found(mistake):
     """T14: planted one by one, each deletes something that is named within the steps that every run makes."""

@@ -45,6 +45,7 @@ def test_each_bug_planted_in_the_product_is_found_within_200_seeds(name):
     assert find(name, KNOWN.get(name, 1)) is not None, name
 
 
+@pytest.mark.slow
 def test_a_planted_bug_is_gone_after_its_run():
     before = dict(vars(Sessions))
     simulate("garbage/expired-may-write", 1)
@@ -161,6 +162,7 @@ def test_a_scenario_that_breaks_is_a_violation_with_its_traceback(monkeypatch):
     assert "in broken" in outcome.violation
 
 
+@pytest.mark.slow
 def test_a_step_that_never_ends_is_a_violation_that_shows_where(monkeypatch):
     async def spins(world):
         async def boot(process):

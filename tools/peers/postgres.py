@@ -52,6 +52,12 @@ class Postgres:
     def url(self) -> str:
         return f"postgresql://{USER}@127.0.0.1:{self.port}/postgres"
 
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise PeerError("the server does not run")
+        return self._process.pid
+
     def start(self) -> None:
         """Serve, and return when it answers."""
         stack = ExitStack()

@@ -6,11 +6,9 @@ is never taken for a finished one.
 """
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -22,8 +20,6 @@ from typing import IO, Final
 CACHE: Final = Path(__file__).resolve().parents[2] / ".peers"
 _LOG_TAIL: Final = 4000
 _STOP_SECONDS: Final = 30.0
-_PR_SET_PDEATHSIG: Final = 1
-_prctl: Final = getattr(ctypes.CDLL(None), "prctl", None)  # Linux only; found before the fork, where imports may hang
 
 
 class PeerError(RuntimeError):
@@ -113,7 +109,7 @@ def serving(
     with log.open("ab") as output:
         process = spawn(command, stdout=output, stderr=output, directory=directory, environment=environment, user=user)
         try:
-            _await(process, ready, log, seconds)
+            await_ready(process, ready, log, seconds)
             yield process
         finally:
             stop(process)
@@ -132,15 +128,12 @@ def spawn(
 
     `environment` comes on top of our own. `user`: who it is to be, if not we ourselves.
     """
+    # Not by code between fork and exec: where threads of gRPC run, that ends in a crash.
+    ending = [setpriv, "--pdeathsig", "TERM"] if (setpriv := shutil.which("setpriv")) else []
     return subprocess.Popen(
-        [str(part) for part in command], cwd=directory, stdout=stdout, stderr=stderr, preexec_fn=_end_with_parent,
-        env=None if environment is None else {**os.environ, **environment}, user=user, group=user,
+        [*ending, *map(str, command)], cwd=directory, stdout=stdout, stderr=stderr, user=user, group=user,
+        env=None if environment is None else {**os.environ, **environment},
     )  # fmt: skip
-
-
-def _end_with_parent() -> None:
-    if _prctl is not None:
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
@@ -153,7 +146,8 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _await(process: subprocess.Popen[bytes], ready: Callable[[], bool], log: Path, seconds: float) -> None:
+def await_ready(process: subprocess.Popen[bytes], ready: Callable[[], bool], log: Path, seconds: float) -> None:
+    """Return when `ready` says so; an error if the process ended, or takes too long."""
     end = time.monotonic() + seconds
     while time.monotonic() < end and process.poll() is None:
         with contextlib.suppress(OSError):

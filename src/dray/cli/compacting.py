@@ -98,7 +98,11 @@ async def as_broker_that_compacts(config: Config) -> AsyncIterator[Running]:
 
 
 class CompactorKeeper:
-    """Starts a compactor when something is due, and again when it has failed; it leaves by itself."""
+    """Starts a compactor when something is due, and again when it has failed; it leaves by itself.
+
+    Nothing of a table that stands still is due. As often as a compactor leaves (`compaction.idle`), one looks whether
+    somebody has undone what was done to it, and leaves at once.
+    """
 
     def __init__(self, options: CompactorOptions, broker: RunningBroker, clock: Clock) -> None:
         self._options = msgspec.structs.replace(options, leave_when_idle=True)
@@ -107,17 +111,19 @@ class CompactorKeeper:
         self._clock = clock
 
     async def run(self) -> None:
-        failures = 0
+        failures, ended_ns = 0, self._clock.boot_ns()
         while True:
             await self._clock.sleep(self._options.look_s)
-            if not await self._is_due():
+            due = await self._is_due()
+            if not due and not self._is_to_look_again(ended_ns):
                 continue
             try:
                 check_installed()
             except NoSpark as error:
                 logger().warning(telemetry.NO_SPARK, reason=str(error), next=error.advice)
                 await asyncio.Event().wait()  # said once: nothing here will change before the next start
-            code = await self._one()
+            code = await self._one(self._options if due else msgspec.structs.replace(self._options, once=True))
+            ended_ns = self._clock.boot_ns()
             failures = failures + 1 if code else 0
             if code:
                 pause_s = PAUSES_S[min(failures, len(PAUSES_S)) - 1]
@@ -133,12 +139,19 @@ class CompactorKeeper:
                 await asyncio.sleep(0)  # there may be a hundred thousand, and clients wait
         return False
 
-    async def _one(self) -> int:
+    def _is_to_look_again(self, ended_ns: int) -> bool:
+        """Whether a table stands still, and nobody has looked at it for a while."""
+        waited_s = (self._clock.boot_ns() - ended_ns) / 1e9
+        return waited_s >= self._options.idle_s and bool(
+            self._broker.plane.domains.catalog.machine.table_marks.by_topic
+        )
+
+    async def _one(self, options: CompactorOptions) -> int:
         process = await asyncio.create_subprocess_exec(
             *COMMAND, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, start_new_session=True
         )
         assert process.stdin is not None, "it was asked for"
-        process.stdin.write(msgspec.json.encode(self._options) + b"\n")
+        process.stdin.write(msgspec.json.encode(options) + b"\n")
         try:
             return await process.wait()
         finally:

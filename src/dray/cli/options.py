@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
@@ -31,6 +31,15 @@ DataOption: TypeAlias = Annotated[
 FormatOption: TypeAlias = Annotated[
     Format, typer.Option("--format", help="Text for people, or one JSON object for programs.")
 ]
+
+KeyName: TypeAlias = Annotated[str, typer.Option("--name", help="What people call it.")]
+KeyPrincipal: TypeAlias = Annotated[
+    str, typer.Option("--principal", metavar="User:NAME", help="Who uses it. Default: User:key-ID.")
+]
+KeyExpires: TypeAlias = Annotated[
+    str, typer.Option("--expires", metavar="30d", help="It works no more after this long. Default: never.")
+]
+KEY_ROLE_HELP: Final = "What it may do. Default: admin for the first key of a cluster, else operator."
 
 
 def load_config(file: Path | None, sets: Sequence[str] | None, flags: Sequence[Override] = ()) -> Config:

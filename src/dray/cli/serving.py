@@ -57,7 +57,8 @@ async def as_broker(config: Config) -> AsyncIterator[Running]:
 def ready_line(broker: RunningBroker) -> str:
     """Where a broker is to be found."""
     grpc = "" if broker.grpc is None else f" grpc={broker.grpc}"
-    return f"kafka={broker.advertised} http={broker.http.url}{grpc}"
+    outside = "" if broker.outside is None else f" outside={broker.outside}"
+    return f"kafka={broker.advertised} http={broker.http.url}{grpc}{outside}"
 
 
 def serve(config: Config, role: Role = as_broker) -> None:

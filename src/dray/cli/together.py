@@ -58,7 +58,9 @@ async def as_cluster(config: Config, brokers: int, zones: int, given: Sequence[s
     )
     failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
     async with fleet.running():
-        words = ("kafka", "http", "grpc") if config.get(GrpcSettings).listen else ("kafka", "http")
+        words = ["kafka", "http"]
+        words += ["grpc"] if config.get(GrpcSettings).listen else []
+        words += ["outside"] if config.get(KafkaSettings).outside_listen else []
         told = (f"{word}=" + ",".join(member.told[word] for member in members) for word in words)
         yield Running(ready=" ".join(told), failed=failed)
 
@@ -98,6 +100,11 @@ def _broker(config: Config, directory: DataDirectory, number: int, given: Sequen
     free = {words[flag]: flag for flag, address in addresses.items() if not address.port}
     if kafka.advertise is not None:
         addresses["--advertise"] = _nth(kafka.advertise, "kafka.advertise", number)
+    outside = {
+        f"kafka.{key}": _nth(text, f"kafka.{key}", number)
+        for key, text in (("outside_listen", kafka.outside_listen), ("outside_advertise", kafka.outside_advertise))
+        if text is not None
+    }
     told = _nth(grpc.advertise, "grpc.advertise", number, step=-1) if grpc.listen and grpc.advertise else None
     return Member(
         name=f"broker-{number}",
@@ -105,7 +112,9 @@ def _broker(config: Config, directory: DataDirectory, number: int, given: Sequen
             "dev", *given, *defaults, "--set", f"broker.id={number}",
             "--data", str(directory.root / f"broker-{number}"), "--log", str(directory.served),
             *_store(config, directory),
+            *(text for key, address in outside.items() for text in ("--set", f"{key}={address}")),
             *(() if told is None else ("--set", f"grpc.advertise={told}")),
+            *(() if grpc.listen else ("--grpc", "")),
             *(text for flag, address in addresses.items() for text in (flag, str(address))),
         ],
         free=free,

@@ -32,6 +32,7 @@ from dray.client.errors import (
 from dray.client.grpc import Tls
 from dray.client.heap import DeadLetterBox, Heap, NewMessage, Peeked, State, Stats
 from dray.client.job import Job, Reject, Retry
+from dray.client.keys import CreatedKey, KeyInfo, KeyRole, Keys
 from dray.client.producer import Enqueued
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "Codec",
     "Conflicting",
     "Consumer",
+    "CreatedKey",
     "DeadLetterBox",
     "Disconnected",
     "Enqueued",
@@ -54,6 +56,9 @@ __all__ = [
     "HeapOptions",
     "InvalidRequest",
     "Job",
+    "KeyInfo",
+    "KeyRole",
+    "Keys",
     "LeaseLost",
     "LimitReached",
     "Mode",

@@ -10,17 +10,20 @@ from typing import Final, TypedDict, TypeVar, Unpack
 from google.protobuf.message import Message
 
 from dray.api.v1 import heaps_pb2 as pb
+from dray.client import otel
 from dray.client.codecs import JSON_OR_BYTES, Codec
 from dray.client.consumer import Consumer, ConsumerOptions
-from dray.client.errors import InvalidRequest, NotConfirmed
+from dray.client.errors import Conflicting, InvalidRequest, NotConfirmed
 from dray.client.grpc import GrpcTransport, Tls
-from dray.client.heap import Heap, Stats, stats_from
+from dray.client.heap import Heap, NewMessage, Stats, stats_from
 from dray.client.job import Span, duration_of
-from dray.client.producer import Producer
+from dray.client.keys import Keys
+from dray.client.producer import Enqueued, Producer
 from dray.client.renewal import LeaseRenewal
 from dray.client.retrying import keep_trying
 from dray.client.transport import (
     DELETE_HEAP,
+    ENQUEUE_BATCH,
     GET_HEAP,
     LIST_HEAPS,
     MAKE_HEAP,
@@ -84,7 +87,7 @@ class HeapInfo:
     """All of it, as the wire has it."""
 
 
-_C = TypeVar("_C", pb.DestroyReq, pb.PurgeReq, pb.DlqDeleteReq)
+_C = TypeVar("_C", pb.DestroyReq, pb.PurgeReq, pb.DlqDeleteReq, pb.RevokeKeyReq)
 
 
 class Client:
@@ -106,6 +109,7 @@ class Client:
         self._transport: Transport = transport or GrpcTransport(asked, api_key=api_key, tls=tls)
         self.timeout = timeout
         self.codec = codec
+        self.keys = Keys(self)
         self.producer = Producer(self._transport, producer_id, epoch)
         self._renewal = LeaseRenewal(self._transport)
         self._consumers: set[Consumer] = set()
@@ -177,6 +181,35 @@ class Client:
     async def stats(self) -> list[Stats]:
         """How all heaps stand."""
         return await self.stats_of("")
+
+    async def enqueue_batch(self, items: Sequence[tuple[str | Heap, NewMessage]]) -> list[Enqueued]:
+        """Put all messages in, each into its heap, or none; at most 1,000 and 8 MiB.
+
+        It is sent until it is answered or the client's timeout is over, always as the same messages.
+
+        Raises:
+            InvalidRequest, NotFound: one message can never be taken; its index is named, and nothing was taken.
+            LimitReached, BrokerUnavailable, Conflicting: nothing was taken.
+            OutcomeUnknown: all of it may have been taken.
+        """
+        placed = [(self.heap(heap) if isinstance(heap, str) else heap, message) for heap, message in items]
+        with otel.producing(",".join(sorted({heap.name for heap, _ in placed})), {}) as carried:
+            request = pb.EnqueueBatchReq(
+                items=[heap.item(message, {**carried, **message.headers}) for heap, message in placed]
+            )
+
+        async def send(seconds: float) -> pb.EnqueueBatchResp:
+            try:
+                return await self._transport.call(ENQUEUE_BATCH, request, seconds)
+            except Conflicting as undecided:
+                undecided.retryable = True  # an earlier try of it is not decided yet, or was given up
+                raise
+
+        answer = await keep_trying(send, self.timeout, harmless=True)
+        return [
+            Enqueued(message_id=one.message_id, duplicate=one.duplicate, partition=one.partition_id)
+            for one in answer.results
+        ]
 
     # -- for heaps and consumers -------------------------------------------
 

@@ -156,4 +156,6 @@ def error_among(error: pb.Error) -> ClientError:
     """One error among the results of a list."""
     if error.may_have_happened:
         return OutcomeUnknown(error.message)
-    return _BY_CODE.get(error.kind, BrokerFault)(error.message)
+    found = _BY_CODE.get(error.kind, BrokerFault)(error.message)
+    found.retryable = found.retryable or error.retryable
+    return found

@@ -12,7 +12,6 @@ from google.protobuf.message import Message
 from dray.client.errors import ClientError, error_of
 from dray.client.transport import A, Method, Q, Stream
 
-SERVICE: Final = "dray.v1.Heaps"
 LARGEST: Final = 64 << 20
 SETTLE_S: Final = 0.02
 """What the library still tells of calls that were cancelled comes to a loop that is not closed yet."""
@@ -53,9 +52,7 @@ class GrpcTransport:
         self._lock = threading.Lock()
 
     async def call(self, method: Method[Q, A], request: Q, timeout: float) -> A:
-        calling = self._channel().unary_unary(
-            f"/{SERVICE}/{method.name}", method.request.SerializeToString, method.answer.FromString
-        )
+        calling = self._channel().unary_unary(method.path, method.request.SerializeToString, method.answer.FromString)
         try:
             answer: A = await calling(request, timeout=timeout, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
@@ -64,7 +61,7 @@ class GrpcTransport:
 
     def call_from_thread(self, method: Method[Q, A], request: Q, timeout: float) -> A:
         calling = self._blocking_channel().unary_unary(
-            f"/{SERVICE}/{method.name}", method.request.SerializeToString, method.answer.FromString
+            method.path, method.request.SerializeToString, method.answer.FromString
         )
         try:
             answer: A = calling(request, timeout=timeout, metadata=self._metadata)
@@ -73,9 +70,7 @@ class GrpcTransport:
         return answer
 
     def stream(self, method: Method[Q, A]) -> Stream[Q, A]:
-        calling = self._channel().stream_stream(
-            f"/{SERVICE}/{method.name}", method.request.SerializeToString, method.answer.FromString
-        )
+        calling = self._channel().stream_stream(method.path, method.request.SerializeToString, method.answer.FromString)
         return _GrpcStream(self, calling(metadata=self._metadata))  # type: ignore[call-arg]  # the stubs want an iterator
 
     def move(self) -> None:

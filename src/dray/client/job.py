@@ -17,7 +17,7 @@ Invariants
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Final, Literal, Protocol, TypeAlias
@@ -67,8 +67,7 @@ class Job:
         self.attempts = item.attempts
         """Deliveries that failed before this one."""
         self.max_retries = item.max_retries
-        self.enqueued_at: datetime = item.enqueued_time.ToDatetime(UTC)
-        self.headers = dict(item.headers)
+        self.headers = dict(item.headers) if item.headers else {}
         self.partition = item.partition_id
         self.partition_key = item.partition_key
         self.lost = asyncio.Event()
@@ -86,9 +85,13 @@ class Job:
         self._renewing = Renewing(heap, item.lease_token, self._lease_s, now_s() + self._lease_s, self._lose_later)
         self._task: asyncio.Task[object] | None = None
         self._cancelled = False
-        self._span: ExitStack | None = None
+        self._span: AbstractContextManager[None] | None = None
         if renewal is not None:
             renewal.keep(self._renewing)
+
+    @property
+    def enqueued_at(self) -> datetime:
+        return self._item.enqueued_time.ToDatetime(UTC)
 
     @property
     def payload(self) -> Payload:
@@ -161,15 +164,16 @@ class Job:
         self._done(self)
 
     def _stop_renewing(self) -> None:
-        if self._renewal is not None:
-            self._renewal.drop(self._item.lease_token)
+        renewal, self._renewal = self._renewal, None
+        if renewal is not None:
+            renewal.drop(self._item.lease_token)
 
     # -- as a block --------------------------------------------------------
 
     async def __aenter__(self) -> "Job":
         self._task = asyncio.current_task()
-        self._span = ExitStack()
-        self._span.enter_context(otel.processing(self.heap, self.headers, self.id, self.partition))
+        self._span = otel.processing(self.heap, self.headers, self.id, self.partition)
+        self._span.__enter__()
         return self
 
     async def __aexit__(
@@ -177,7 +181,7 @@ class Job:
     ) -> bool:
         task, self._task = self._task, None
         if self._span is not None:
-            self._span.close()
+            self._span.__exit__(None, None, None)
         if self.lost.is_set():
             self._finish()
             if self._cancelled and task is not None:

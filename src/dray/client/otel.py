@@ -3,18 +3,20 @@
     enqueue HEAP (producer)  ─ traceparent in the headers ─►  process HEAP (consumer, a child, with a link)
     settle HEAP (client)
 
-Without the library nothing happens. No span has a payload, a token or a header.
+Without the library nothing happens, and where no program has said where spans
+go hardly anything does: a context that came from outside is still passed on.
+No span has a payload, a token or a header.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from opentelemetry.trace import SpanKind
 
 try:
-    from opentelemetry import propagate, trace
+    from opentelemetry import context, propagate, trace
 except ImportError:  # not installed: nobody looks
     _HERE = False
 else:
@@ -31,13 +33,23 @@ def attributes_of(heap: str, operation: str, **more: str | int) -> dict[str, str
     }
 
 
-@contextmanager
-def producing(heap: str, headers: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """A span for an enqueue; yields the headers with the context in them."""
-    carried = dict(headers)
+def is_watched(headers: Mapping[str, str] | None = None) -> bool:
+    """Does somebody take spans, or is there a context to pass on?"""
     if not _HERE:
-        yield carried
-        return
+        return False
+    return bool(headers or context.get_current()) or not isinstance(
+        trace.get_tracer_provider(), trace.ProxyTracerProvider
+    )
+
+
+def producing(heap: str, headers: Mapping[str, str]) -> AbstractContextManager[dict[str, str]]:
+    """A span for an enqueue; yields the headers with the context in them."""
+    return _producing(heap, headers) if is_watched() else nullcontext(dict(headers))
+
+
+@contextmanager
+def _producing(heap: str, headers: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    carried = dict(headers)
     tracer = trace.get_tracer("dray.client")
     with tracer.start_as_current_span(
         f"enqueue {heap}", kind=_kind("PRODUCER"), attributes=attributes_of(heap, "enqueue")
@@ -46,12 +58,13 @@ def producing(heap: str, headers: Mapping[str, str]) -> Iterator[dict[str, str]]
         yield carried
 
 
-@contextmanager
-def processing(heap: str, headers: Mapping[str, str], message_id: str, partition: int) -> Iterator[None]:
+def processing(heap: str, headers: Mapping[str, str], message_id: str, partition: int) -> AbstractContextManager[None]:
     """A span for the body of a job, linked to the one that enqueued it."""
-    if not _HERE:
-        yield
-        return
+    return _processing(heap, headers, message_id, partition) if is_watched(headers) else nullcontext()
+
+
+@contextmanager
+def _processing(heap: str, headers: Mapping[str, str], message_id: str, partition: int) -> Iterator[None]:
     tracer = trace.get_tracer("dray.client")
     sent = propagate.extract(headers)
     origin = trace.get_current_span(sent).get_span_context()
@@ -66,12 +79,13 @@ def processing(heap: str, headers: Mapping[str, str], message_id: str, partition
         yield
 
 
-@contextmanager
-def calling(heap: str, operation: str) -> Iterator[None]:
+def calling(heap: str, operation: str) -> AbstractContextManager[None]:
     """A span for a settlement or a batch."""
-    if not _HERE:
-        yield
-        return
+    return _calling(heap, operation) if is_watched() else nullcontext()
+
+
+@contextmanager
+def _calling(heap: str, operation: str) -> Iterator[None]:
     with trace.get_tracer("dray.client").start_as_current_span(
         f"{operation} {heap}", kind=_kind("CLIENT"), attributes=attributes_of(heap, operation)
     ):

@@ -42,6 +42,7 @@ class _Sending:
     """And not answered since."""
     refused: ClientError | None = None
     """What the last answer was."""
+    pauses: Pauses = field(default_factory=Pauses)
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -155,6 +156,7 @@ class Producer:
         unit = self._unanswered.pop(answer.tag, [])
         self._room.set()
         again = []
+        pause_s = 0.0
         for one, result in zip(unit, answer.results, strict=False):
             if one.answer.done():
                 continue
@@ -164,13 +166,15 @@ class Producer:
                 )
                 continue
             error = error_among(result.error)
-            if error.retryable and now_s() < one.until_s:
+            mine_s = one.pauses.next_s()
+            if error.retryable and now_s() + 2 * mine_s < one.until_s:  # else the answer comes too late
                 one.sent, one.refused = error.may_have_happened, error
                 again.append(one)
+                pause_s = max(pause_s, mine_s)
             else:
                 one.answer.set_exception(error)
         if again:
-            asyncio.get_running_loop().call_later(Pauses().next_s(), self._send_again, again)
+            asyncio.get_running_loop().call_later(pause_s, self._send_again, again)
 
     def _send_again(self, units: "list[_Sending]") -> None:
         """In front, as they were (SQ1)."""

@@ -8,6 +8,7 @@ Invariants
     SR2  Nothing is renewed after it was settled or given up here.
 """
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,6 +46,8 @@ class LeaseRenewal:
         self._transport = transport
         self._kept: dict[str, Renewing] = {}
         self._changed = threading.Condition()
+        self._wakes_s = math.inf
+        """When the thread looks next by itself: who is due later need not wake it."""
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -55,7 +58,8 @@ class LeaseRenewal:
             if self._thread is None and not self._closed:
                 self._thread = threading.Thread(target=self._run, name="dray-renewal", daemon=True)
                 self._thread.start()
-            self._changed.notify()
+            if renewing.due_s < self._wakes_s:
+                self._changed.notify()
 
     def drop(self, token: str) -> None:
         """SR2"""
@@ -73,12 +77,13 @@ class LeaseRenewal:
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._closed and not self._due():
-                    soonest_s = min((one.due_s for one in self._kept.values()), default=None)
-                    self._changed.wait(None if soonest_s is None else max(SOONEST_S, soonest_s - now_s()))
+                while not self._closed and not (due := self._due()):
+                    self._wakes_s = min((one.due_s for one in self._kept.values()), default=math.inf)
+                    left_s = max(SOONEST_S, self._wakes_s - now_s())
+                    self._changed.wait(None if self._wakes_s == math.inf else left_s)
                 if self._closed:
                     return
-                due = self._due()
+                self._wakes_s = -math.inf  # it looks again before it waits
             by_heap: dict[str, list[Renewing]] = {}
             for one in due:
                 by_heap.setdefault(one.heap, []).append(one)
@@ -87,7 +92,8 @@ class LeaseRenewal:
                     self._renew(heap, units[start : start + LIST])
 
     def _due(self) -> list[Renewing]:
-        return [one for one in self._kept.values() if one.due_s <= now_s()]
+        at_s = now_s()
+        return [one for one in self._kept.values() if one.due_s <= at_s]
 
     def _renew(self, heap: str, units: list[Renewing]) -> None:
         began_s = now_s()

@@ -21,6 +21,7 @@ from typing import TypeVar, Unpack
 from dray.client import client as asynchronous
 from dray.client import heap as heaps
 from dray.client import job as jobs
+from dray.client import keys
 from dray.client.client import ADDRESS, HeapInfo, HeapOptions, Mode
 from dray.client.codecs import JSON_OR_BYTES, Codec, Payload
 from dray.client.consumer import Consumer as AsyncConsumer
@@ -28,6 +29,7 @@ from dray.client.errors import ClientClosed, LeaseLost
 from dray.client.grpc import Tls
 from dray.client.heap import NewMessage, Peeked, State, Stats
 from dray.client.job import Reject, Retry, Span
+from dray.client.keys import CreatedKey, KeyInfo, KeyRole
 from dray.client.producer import Enqueued
 from dray.client.transport import Transport
 
@@ -90,6 +92,10 @@ class Client:
         self._thread.join()
         self._loop.close()
 
+    @property
+    def keys(self) -> "BlockingKeys":
+        return BlockingKeys(self, self._client.keys)
+
     def heap(self, name: str) -> "Heap":
         return Heap(self, self._client.heap(name))
 
@@ -114,6 +120,10 @@ class Client:
 
     def delete_heap(self, name: str, *, force: bool = True, confirmation: str = "") -> None:
         self.wait(self._client.delete_heap(name, force=force, confirmation=confirmation))
+
+    def enqueue_batch(self, items: Sequence[tuple[str, NewMessage]]) -> list[Enqueued]:
+        """Put all messages in, each into the heap of its name, or none."""
+        return self.wait(self._client.enqueue_batch(items))
 
     def stats(self) -> list[Stats]:
         return self.wait(self._client.stats())
@@ -172,6 +182,25 @@ class Heap:
 
     def bury(self, ids: Sequence[str], *, force: bool = False, reason: str = "") -> int:
         return self._client.wait(self._heap.bury(ids, force=force, reason=reason))
+
+
+class BlockingKeys:
+    """The keys of a client's cluster, blocking."""
+
+    def __init__(self, client: Client, found: keys.Keys) -> None:
+        self._client = client
+        self._keys = found
+
+    def create(
+        self, name: str = "", *, role: KeyRole | None = None, principal: str = "", expires_in: Span | None = None
+    ) -> CreatedKey:
+        return self._client.wait(self._keys.create(name, role=role, principal=principal, expires_in=expires_in))
+
+    def list(self) -> list[KeyInfo]:
+        return self._client.wait(self._keys.list())
+
+    def revoke(self, key_id: str, *, force: bool = True, confirmation: str = "") -> None:
+        self._client.wait(self._keys.revoke(key_id, force=force, confirmation=confirmation))
 
 
 class DeadLetterBox:

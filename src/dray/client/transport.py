@@ -19,11 +19,17 @@ _AOut = TypeVar("_AOut", bound=Message, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Method(Generic[Q, A]):
-    """One call of `dray.v1.Heaps`."""
+    """One call of a service."""
 
     name: str
     request: type[Q]
     answer: type[A]
+    service: str = "dray.v1.Heaps"
+
+    @property
+    def path(self) -> str:
+        """As gRPC names it."""
+        return f"/{self.service}/{self.name}"
 
 
 class Stream(Protocol[_QIn, _AOut]):
@@ -75,3 +81,7 @@ SETTLE: Final = Method("Settle", pb.SettleReq, pb.SettleResp)
 MOVE_TO_DLQ: Final = Method("MoveToDLQ", pb.MoveToDlqReq, pb.CountResp)
 DLQ_REPLAY: Final = Method("DlqReplay", pb.DlqReplayReq, pb.CountResp)
 DLQ_DELETE: Final = Method("DlqDelete", pb.DlqDeleteReq, pb.CountResp)
+_KEYS: Final = "dray.v1.Keys"
+CREATE_KEY: Final = Method("CreateKey", pb.CreateKeyReq, pb.CreateKeyResp, _KEYS)
+LIST_KEYS: Final = Method("ListKeys", pb.ListKeysReq, pb.ListKeysResp, _KEYS)
+REVOKE_KEY: Final = Method("RevokeKey", pb.RevokeKeyReq, Empty, _KEYS)

@@ -37,9 +37,8 @@ _PLACES_MAX: Final = 16_384
 _PLENTY: Final = 1 << 62
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionRead:
-    """What a consumer wants of one stream."""
+class PartitionRead(NamedTuple):
+    """What a consumer wants of one stream. A request may name thousands: a tuple is made in half the time."""
 
     stream: StreamId
     offset: int
@@ -82,8 +81,7 @@ class Rows:
     next_offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AtEnd:
+class AtEnd(NamedTuple):
     """Nothing is behind the asked offset, as far as this replica knows."""
 
     start: int
@@ -116,10 +114,10 @@ class Planner:
 
     def replica_of(self, stream: StreamId) -> Replica:
         """The replica that knows a stream."""
-        found = self.find_replica(stream)
-        if found is None:
-            raise NotHere("this process does not follow the domain", domain=domain_of(stream))
-        return found
+        try:
+            return self._domains.of(stream)
+        except KeyError:
+            raise NotHere("this process does not follow the domain", domain=domain_of(stream)) from None
 
     def find_replica(self, stream: StreamId) -> Replica | None:
         """The same, or None."""
@@ -142,9 +140,8 @@ class Planner:
         for request in requests:
             if pace.is_due():
                 await asyncio.sleep(0)
-            look = self.look_at(
-                request.stream, request.offset, min(request.max_bytes, left), batches, oversize=first
-            )  # fmt: skip
+            limit = request.max_bytes if request.max_bytes < left else left
+            look = self.look_at(request.stream, request.offset, limit, batches, oversize=first)
             if isinstance(look, Rows) and look.batches:
                 left -= look.size
                 batches -= look.batches

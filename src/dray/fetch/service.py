@@ -23,7 +23,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from dray.buffers import Buffer
 from dray.clock import Clock
@@ -54,8 +54,7 @@ _READERS_MAX: Final = 4_096
 """So many consumers that catch up are remembered for reading ahead."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
+class Fetched(NamedTuple):
     """Records of one stream, perhaps none."""
 
     stream: StreamId
@@ -171,14 +170,19 @@ class FetchService:
         return looks
 
     async def _look(self, question: "_Question") -> list[Look]:
-        """The plan; before it says "nothing" or "no" of a stream, its domain is synced (F8)."""
+        """The plan; before it says "nothing" or "no" of a stream, its domain is synced (F8).
+
+        A machine changes by what it applies alone: if a sync brought nothing, there is nothing to look at again.
+        """
         while True:
+            before = question.positions()
             looks = await self.planner.look(question.requests, question.max_bytes, oversize=question.oversize)
             stale = question.unsure(looks)
-            if not stale:
+            if stale:
+                for replica, failure in zip(stale, await asyncio.gather(*map(_sync, stale)), strict=True):
+                    question.synced[replica] = failure
+            if not stale or question.positions() == before:
                 return self._checked(question, looks)
-            for replica, failure in zip(stale, await asyncio.gather(*map(_sync, stale)), strict=True):
-                question.synced[replica] = failure
 
     def _checked(self, question: "_Question", looks: list[Look]) -> list[Look]:
         """The plan without what this process may not answer for."""
@@ -205,10 +209,14 @@ class FetchService:
     async def _answer(self, question: "_Question", looks: Sequence[Look]) -> list[PartitionData]:
         runs = [run for look in looks if isinstance(look, Rows) for run in look.runs]
         reads = iter(await self.sources.read(runs))
-        answers, pace = [], Pace()
+        answers: list[PartitionData] = []
+        pace = Pace()
         for request, look in zip(question.requests, looks, strict=True):
             if pace.is_due():
                 await asyncio.sleep(0)
+            if isinstance(look, AtEnd):  # most partitions of most answers
+                answers.append(Fetched(request.stream, [], 0, look.start, look.end))
+                continue
             if isinstance(look, Rows):
                 taken = [next(reads) for _ in look.runs]
                 answer = await self._records(request, look, taken)
@@ -272,7 +280,7 @@ class FetchService:
 class _Question:
     """One request on its way: what it asks for, of whom, and what is known to be fresh."""
 
-    __slots__ = ("max_bytes", "oversize", "replicas", "requests", "synced")
+    __slots__ = ("_asked", "max_bytes", "oversize", "replicas", "requests", "synced")
 
     def __init__(self, planner: Planner, requests: Sequence[PartitionRead], max_bytes: int) -> None:
         self.requests = requests
@@ -281,6 +289,11 @@ class _Question:
         self.replicas = [planner.find_replica(request.stream) for request in requests]
         self.synced: dict[Replica, DrayError | None] = {}
         """Domains that were asked for their tail since the request came; with the error if that failed."""
+        self._asked = [replica for replica in dict.fromkeys(self.replicas) if replica is not None]
+
+    def positions(self) -> list[int]:
+        """What each domain has applied."""
+        return [replica.machine.position for replica in self._asked]
 
     def streams(self) -> dict[Replica, list[StreamId]]:
         """What to wait for in each domain."""

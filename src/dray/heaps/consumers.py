@@ -11,8 +11,9 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from dray.buffers import Buffer
 from dray.clock import Clock
@@ -36,8 +37,7 @@ STORE_PAUSE_MS: Final = 1_000
 """After which a message comes back whose body the store did not give."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class Delivery(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One message that its consumer holds. `lease_ms` runs from when it came here, until `until_ns` of boot time."""
 
     id: MessageId
@@ -164,6 +164,8 @@ class Consumer:
         broken: list[LeaseToken],
     ) -> None:  # fmt: skip
         bodies = await self._reader.read(part)
+        lease_ms = max(0, (until_ns - self._clock.boot_ns()) // 1_000_000)
+        domain = domain_of(self.shard)
         for message in part:
             token = LeaseToken(message.slot, message.arrival, nonce)
             try:
@@ -178,9 +180,8 @@ class Consumer:
                 continue
             self._ready.append(
                 Delivery(
-                    id=MessageId(message.begun_ms, domain_of(self.shard), message.number, message.seq), token=token,
-                    message=message, body=body, lease_ms=max(0, (until_ns - self._clock.boot_ns()) // 1_000_000),
-                    until_ns=until_ns,
+                    id=MessageId(message.begun_ms, domain, message.number, message.seq), token=token,
+                    message=message, body=body, lease_ms=lease_ms, until_ns=until_ns,
                 )
             )  # fmt: skip
             self._held_bytes += message.length

@@ -27,6 +27,18 @@ class TornBatch(BadMessage):
     """One element of a batch would be refused: nothing of it was taken."""
 
 
+class BatchConflict(Conflict):
+    """Nothing of the batch was taken; the same may be sent again."""
+
+
+class BatchAborted(BatchConflict):
+    """It took so long that another broker gave the batch up."""
+
+
+class BatchUndecided(BatchConflict):
+    """A message belongs to a batch of which it is not decided yet whether it is taken."""
+
+
 class BadToken(Invalid):
     """The text is no lease token."""
 

@@ -28,6 +28,7 @@ _NUMBER_BITS: Final = 32
 _DOMAIN_BITS: Final = 12
 _TOKEN_VERSION: Final = 1
 _TOKEN_BYTES: Final = 27
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
 
 class MessageId(NamedTuple):
@@ -70,8 +71,9 @@ def parse_id(text: str) -> MessageId:
 
 
 def format_token(token: LeaseToken) -> str:
-    raw = bytes([_TOKEN_VERSION]) + token.slot.to_bytes(4, "big") + token.arrival.to_bytes(6, "big") + token.nonce
-    return base64.urlsafe_b64encode(raw).decode()
+    slot, arrival, nonce = token
+    raw = (_TOKEN_VERSION << 80 | slot << 48 | arrival).to_bytes(11, "big") + nonce
+    return binascii.b2a_base64(raw, newline=False).translate(_URL_SAFE).decode("ascii")
 
 
 def parse_token(text: str) -> LeaseToken:

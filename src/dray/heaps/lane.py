@@ -18,32 +18,22 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from dray.clock import Clock
 from dray.errors import DrayError, Unavailable, Unknown
 from dray.heaps import telemetry
 from dray.heaps.bodies import is_inline
 from dray.heaps.errors import EnqueueUnknown, HeapFull, SettleUnknown, UnknownHeap
+from dray.heaps.packing import NewMessage as NewMessage
+from dray.heaps.packing import enqueue_of
 from dray.heaps.placing import BodyPlacer, PlacedBodies
 from dray.heaps.policy import HeapPolicy
 from dray.heaps.present import due_in_ms, present
 from dray.ids import Entropy
 from dray.machine.command import Command
-from dray.machine.heaps.answers import INLINE_FULL, Enqueued, Granted, MessageGiven, Settled
-from dray.machine.heaps.packets import (
-    ATOMIC,
-    IN_OBJECT,
-    NO_OBJECT,
-    Enqueue,
-    EnqueueRow,
-    Lease,
-    Settle,
-    SettleRow,
-    pack_messages,
-    pack_settlements,
-)
+from dray.machine.heaps.answers import INLINE_FULL, TORN, Enqueued, Granted, MessageGiven, Settled
+from dray.machine.heaps.packets import Enqueue, Lease, Settle, SettleRow, pack_settlements
 from dray.machine.heaps.shard import Shard
 from dray.machine.names import StreamId
 from dray.machine.verdict import Refused, Verdict, Why
@@ -61,14 +51,6 @@ AGAIN_MS: Final = 500
 """Who was granted nothing is tried again after this long, although nothing is known to have changed."""
 SOONEST_MS: Final = 2
 _NONCE_BYTES: Final = 16
-
-
-class NewMessage(NamedTuple):
-    """A message on its way: its row without a place, its body, and the key that its row means."""
-
-    row: EnqueueRow
-    body: bytes
-    key: bytes | None = None
 
 
 class Hungry(Protocol):
@@ -417,6 +399,7 @@ class HeapLane:
     async def _take_turn(self, turn: _Turn) -> None:
         telemetry.ENTRIES.inc()
         telemetry.ROWS.inc(turn.rows)
+        telemetry.PER_ENTRY.observe(turn.rows)
         try:
             verdicts = await self._replica.propose(*turn.commands)
             self.failing = False
@@ -482,8 +465,7 @@ class HeapLane:
         end = at + len(unit.messages)
         if isinstance(verdict, Enqueued):
             given = verdict.given[at:end]
-            full = [one.slot == INLINE_FULL for one in given]
-            if unit.placed is None and all(full):
+            if unit.placed is None and all(map(_is_inline_full, given)):
                 unit.to_object = True  # there is no room in memory: its bodies go to an object
                 self._queue(unit)
                 return end
@@ -510,22 +492,13 @@ class HeapLane:
 
 def _enqueue_of(units: Sequence[_Enqueuing], zone: str) -> Enqueue:
     """One command for the messages of some calls about one shard."""
-    keys: dict[bytes, int] = {}
-    rows, bodies = [], []
-    placed = units[0].placed
-    positions = repeat(0) if placed is None else iter(placed.positions)
-    for unit in units:
-        for (priority, wait, partition, retries, row_flags, _, seq, _, _), body, name in unit.messages:
-            key = 0 if name is None else keys.setdefault(name, len(keys) + 1)
-            rows.append((priority, wait, partition, retries, row_flags, key, seq, next(positions), len(body)))
-            bodies.append(body)
-    flags = (IN_OBJECT if placed is not None else 0) | (ATOMIC if units[0].atomic else 0)
-    return Enqueue(
-        shard=units[0].shard, packed=pack_messages(rows), bodies=b"" if placed is not None else b"".join(bodies),
-        keys=tuple(keys), flags=flags, wal_id=NO_OBJECT if placed is None else placed.wal_id,
-        size=0 if placed is None else placed.size, created_ms=0 if placed is None else placed.created_ms,
-        zone="" if placed is None else zone,
-    )  # fmt: skip
+    first = units[0]
+    messages = first.messages if len(units) == 1 else [message for unit in units for message in unit.messages]
+    return enqueue_of(first.shard, messages, first.placed, zone, atomic=first.atomic)
+
+
+def _is_inline_full(given: MessageGiven) -> bool:
+    return given.slot == INLINE_FULL or (given.slot == TORN and given.seq == INLINE_FULL)
 
 
 def _news(shard: Shard) -> int:

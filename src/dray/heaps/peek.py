@@ -102,7 +102,7 @@ class Peeking:
             BadPage: the token or the limit makes no sense.
             UnknownHeap, Unavailable: nothing was looked at.
         """
-        if state is State.FREE or not 0 < limit <= MAX_PAGE:
+        if state in (State.FREE, State.PREPARED) or not 0 < limit <= MAX_PAGE:
             raise BadPage("a page has a state, and from 1 messages on", most=MAX_PAGE)
         place = _parse(token, state) if token else None
         replica = self._domains.of(heap.shard)

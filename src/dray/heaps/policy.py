@@ -27,6 +27,8 @@ class HeapPolicy:
     """Messages and settlements of one entry."""
     waiting_rows: int = 20_000
     """Messages and settlements that may wait for an entry; more are refused."""
+    doubt_ms: int = 10_000
+    """A batch that is not decided for so long is given up by whoever sees it."""
     tick_ms: int = 1_000
     overdue_ms: int = 2_000
     """Whoever is not the oldest broker does what is due so much later."""

@@ -1,7 +1,7 @@
 """Messages as producers want them: checked, packed, and told what became of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
@@ -9,9 +9,9 @@ import msgspec
 
 from dray.errors import DrayError
 from dray.heaps.bodies import Body, pack_body
-from dray.heaps.errors import BadMessage, HeapFull, TornBatch, UnknownHeap
+from dray.heaps.errors import BadMessage, BatchUndecided, HeapFull, TornBatch, UnknownHeap
 from dray.heaps.ids import MessageId
-from dray.heaps.lane import NewMessage
+from dray.heaps.packing import NewMessage
 from dray.heaps.partitions import partition_of
 from dray.machine.heaps import answers
 from dray.machine.heaps.answers import MessageGiven
@@ -24,15 +24,19 @@ from dray.machine.names import domain_of
 MAX_HEADER_BYTES: Final = 16 << 10
 MAX_NAME_BYTES: Final = 1_024
 MAX_WAIT_MS: Final = MAX_DUE_MS >> 1
+_SURELY_SHORT: Final = MAX_NAME_BYTES // 4
+"""Letters: none has more than four bytes."""
+_PRODUCERS: Final = 4_096
+"""Whose keys are not computed again."""
 _FULL: Final = {
     answers.FULL: ("the heap has as many messages as it may", "messages"),
     answers.DEDUP_FULL: ("the heap remembers as many producers and keys as it may", "dedup_keys"),
     answers.INLINE_FULL: ("the domain holds as many bodies as it may", "inline_bytes"),
 }
+_UNDECIDED: Final = "the message belongs to a batch that is not decided yet"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeapMessage:
+class HeapMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message as a producer wants it."""
 
     payload: bytes
@@ -51,8 +55,7 @@ class HeapMessage:
     json: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakenMessage:
+class TakenMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message is durable: its id, and whether it was so before."""
 
     id: MessageId
@@ -85,6 +88,8 @@ class MessagePacker:
         return NewMessage(row, pack_body(body), key)
 
     def _partition(self, heap: Heap, message: HeapMessage) -> int:
+        if heap.partitions == 1:
+            return 0
         if message.partition_key:
             return partition_of(message.partition_key.encode(), heap.partitions)
         if message.producer:
@@ -102,7 +107,7 @@ def check_message(heap: Heap, message: HeapMessage) -> None:
     if not -(1 << 63) <= message.priority < 1 << 63:
         raise BadMessage("a priority is a signed number of 64 bits")
     for name in (message.partition_key, message.producer, message.dedup_key):
-        if name and len(name.encode()) > MAX_NAME_BYTES:
+        if len(name) > _SURELY_SHORT and len(name.encode()) > MAX_NAME_BYTES:
             raise BadMessage("a key or a producer is too long", most=MAX_NAME_BYTES)
     if message.producer and message.dedup_key:
         raise BadMessage("a message has a producer or a dedup key, not both")
@@ -136,11 +141,15 @@ def _check_json(payload: bytes) -> None:
 def dedup_key_of(message: HeapMessage) -> bytes | None:
     """Sixteen bytes for a producer and its epoch, or for a dedup key; the two never meet."""
     if message.producer:
-        name = message.producer.encode()
-        return blake2b(name + message.epoch.to_bytes(8, "big"), digest_size=16, person=b"producer").digest()
+        return _producer_key(message.producer, message.epoch)
     if message.dedup_key:
         return blake2b(message.dedup_key.encode(), digest_size=16, person=b"dedup-key").digest()
     return None
+
+
+@lru_cache(_PRODUCERS)
+def _producer_key(producer: str, epoch: int) -> bytes:
+    return blake2b(producer.encode() + epoch.to_bytes(8, "big"), digest_size=16, person=b"producer").digest()
 
 
 def taken(heap: Heap, message: NewMessage, given: MessageGiven) -> TakenMessage:
@@ -160,9 +169,21 @@ def refusal_of(heap: Heap, given: MessageGiven) -> DrayError | None:
         case answers.CLOSED:
             return UnknownHeap("no such heap", heap=heap.name)
         case answers.TORN:
-            return TornBatch("one message of the batch would be refused", heap=heap.name, index=given.number)
+            return tear(heap.name, given.seq, given.number)
         case answers.MALFORMED:
             return BadMessage("the heap takes no such message", heap=heap.name)
+        case answers.UNDECIDED:
+            return BatchUndecided(_UNDECIDED, heap=heap.name)
         case _:
             text, which = _FULL[given.slot]
             return HeapFull(text, heap=heap.name, which=which)
+
+
+def tear(name: str, why: int, index: int) -> DrayError:
+    """What one message, of this index, did to its batch."""
+    if why == answers.UNDECIDED:
+        return BatchUndecided(_UNDECIDED, heap=name, index=index)
+    if why in _FULL:
+        text, which = _FULL[why]
+        return HeapFull(text, heap=name, which=which, index=index)
+    return TornBatch("one message of the batch would be refused", heap=name, index=index)

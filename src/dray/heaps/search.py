@@ -14,7 +14,7 @@ from dray.heaps.errors import BadMessageId, UnknownHeap
 from dray.heaps.ids import MessageId
 from dray.machine.heaps.catalog import Heap
 from dray.machine.heaps.commands import MessageRef
-from dray.machine.heaps.rows import FREE, SIZE
+from dray.machine.heaps.rows import FREE, PREPARED, SIZE
 from dray.machine.heaps.shard import Shard
 from dray.machine.names import domain_of
 from dray.replica.domains import Domains
@@ -57,7 +57,7 @@ async def find_messages(domains: Domains, heap: Heap, ids: Collection[MessageId]
         part = bytes(memoryview(rows.data)[start * SIZE : (start + SLICE) * SIZE])
         for slot, (state, number, arrival, seq, begun_ms) in enumerate(_NAMED.iter_unpack(part), start):
             one = wanted.get((number, seq, begun_ms))
-            if one is not None and state != FREE:
+            if one is not None and state not in (FREE, PREPARED):  # BA2
                 found[one] = MessageRef(slot=slot, arrival=arrival)
         start += SLICE
         await asyncio.sleep(0)

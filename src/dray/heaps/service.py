@@ -14,6 +14,8 @@ from dray.clock import Clock
 from dray.errors import DrayError
 from dray.heaps import telemetry
 from dray.heaps.admin import HeapAdmin
+from dray.heaps.batch_keeper import BatchKeeper
+from dray.heaps.batches import BatchCoordinator, BatchPart
 from dray.heaps.consumers import Consumer, Delivery
 from dray.heaps.dead_letters import DeadLetters
 from dray.heaps.errors import BadMessage, LeaseLost, TornBatch, UnknownHeap
@@ -73,13 +75,15 @@ class HeapService:
         kept = ReadObjects(self._policy.cache_bytes)
         self._lanes: dict[int, HeapLane] = {}
         self._readers: dict[int, BodyReader] = {}
-        self._upkeep: list[Ticker | Spiller | Rewriter] = []
+        self._upkeep: list[Ticker | Spiller | Rewriter | BatchKeeper] = []
+        placers: dict[int, BodyPlacer] = {}
         self._consumers: set[Consumer] = set()
         self._packer = MessagePacker()
         self.peeking = Peeking(domains=domains, readers=self._readers, clock=clock)
         self._gauges = HeapGauges(catalog=domains.catalog, stats=self.stats, clock=clock)
         for domain, replica in domains:
             placer = BodyPlacer(domain=domain, replica=replica, objects=objects, zone=zone, clock=clock)
+            placers[domain] = placer
             self._lanes[domain] = HeapLane(
                 replica=replica, placer=placer, policy=self._policy, clock=clock, entropy=entropy, spawn=self._spawn
             )
@@ -90,7 +94,11 @@ class HeapService:
                 Rewriter(
                     replica=replica, placer=placer, reader=self._readers[domain], clock=clock, policy=self._policy
                 ),
+                BatchKeeper(domains=domains, domain=domain, clock=clock, policy=self._policy),
             ]
+        self._batches = BatchCoordinator(
+            domains=domains, placers=placers, policy=self._policy, clock=clock, entropy=entropy, spawn=self._spawn
+        )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["HeapService"]:
@@ -152,17 +160,35 @@ class HeapService:
 
     async def enqueue_batch(self, heap: Heap, messages: Sequence[HeapMessage]) -> list[TakenMessage]:
         """Take all of them or none (L10). Errors as of `enqueue`, and `TornBatch`, which names the bad one."""
-        if not 0 < len(messages) <= MAX_BATCH or sum(len(one.payload) for one in messages) > MAX_BATCH_BYTES:
+        return await self.enqueue_across([(heap, message) for message in messages])
+
+    async def enqueue_across(self, items: Sequence[tuple[Heap, HeapMessage]]) -> list[TakenMessage]:
+        """Take all of them or none, whichever heaps they are for (L10, BA7).
+
+        Errors as of `enqueue`; `TornBatch`, which names the bad one; and `BatchConflict`: nothing was taken.
+        """
+        if not 0 < len(items) <= MAX_BATCH or sum(len(one.payload) for _, one in items) > MAX_BATCH_BYTES:
             raise BadMessage("a batch has from 1 message on", most=MAX_BATCH, most_bytes=MAX_BATCH_BYTES)
-        new = []
-        for index, message in enumerate(messages):
+        parts: dict[bytes, BatchPart] = {}
+        for index, (heap, message) in enumerate(items):
+            part = parts.setdefault(heap.id, BatchPart(heap))
             try:
-                new.append(self._packer.pack(heap, message))
+                part.messages.append(self._packer.pack(heap, message))
             except BadMessage as bad:
                 raise TornBatch(bad.message, **bad.facts | {"index": index}) from bad
+            part.indexes.append(index)
         with telemetry.ENQUEUE_SECONDS.time():
-            given = await self._lane(heap).enqueue(heap.shard, new, atomic=True)
-        return [taken(heap, one, told) for one, told in zip(new, given, strict=True)]
+            if len(parts) == 1:  # one command is enough
+                (part,) = parts.values()
+                part.given = await self._lane(part.heap).enqueue(part.heap.shard, part.messages, atomic=True)
+            else:
+                await self._batches.take(list(parts.values()))
+        found = {
+            index: taken(part.heap, message, told)
+            for part in parts.values()
+            for index, message, told in zip(part.indexes, part.messages, part.given, strict=True)
+        }
+        return [found[index] for index in range(len(items))]
 
     async def enqueue_each(self, heap: Heap, messages: Sequence[HeapMessage]) -> list[TakenMessage | DrayError]:
         """Take each for itself: what became of each.

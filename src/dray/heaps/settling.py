@@ -1,6 +1,6 @@
 """How deliveries end or go on: many tokens in one call, each told for itself."""
 
-from dataclasses import dataclass
+import msgspec
 
 from dray.errors import DrayError
 from dray.heaps.errors import BadMessage, LeaseLost, MessageGone
@@ -11,8 +11,7 @@ from dray.machine.heaps.catalog import Heap
 from dray.machine.heaps.packets import MAX_NOTE_BYTES, Settlement, SettleRow
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettleOne:
+class SettleOne(msgspec.Struct, frozen=True, kw_only=True):
     """What a consumer says of one delivery."""
 
     kind: Settlement
@@ -23,8 +22,7 @@ class SettleOne:
     """Why it failed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettleOutcome:
+class SettleOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What became of it. That it had been taken before is success (L4)."""
 
     done: bool = True

@@ -18,7 +18,7 @@ from dray.heaps.search import SLICE, shard_of
 from dray.machine.heaps.catalog import Heap
 from dray.machine.heaps.config import Mode
 from dray.machine.heaps.messages import Totals
-from dray.machine.heaps.rows import DEAD, DELAYED, FREE, LEASED, READY, SIZE
+from dray.machine.heaps.rows import DEAD, DELAYED, FREE, LEASED, PREPARED, READY, SIZE
 from dray.machine.names import StreamId
 from dray.replica.domains import Domains
 
@@ -68,7 +68,7 @@ class RowCensus:
     def add(self, part: bytes) -> None:
         partitions, priorities, whole = self.partitions, self.priorities, self.whole
         for state, partition, length, priority, enqueued_ms in _COUNTED.iter_unpack(part):
-            if state == FREE:
+            if state in (FREE, PREPARED):  # BA2
                 continue
             backlog = partitions.get(partition)
             if backlog is None:

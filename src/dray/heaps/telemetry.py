@@ -7,14 +7,28 @@ from dray import telemetry
 TURN_FAILED: Final = telemetry.event("heaps.turn_failed", "an entry with messages or settlements was not taken")
 UNREADABLE: Final = telemetry.event("heaps.unreadable", "the body of a message is missing or damaged; it is rejected")
 UPKEEP_FAILED: Final = telemetry.event("heaps.upkeep_failed", "what is due in a heap was not done; it is tried again")
+BATCH_LEFT: Final = telemetry.event(
+    "heaps.batch_left", "a batch was decided and not finished everywhere; any broker goes on with it"
+)
+BATCH_RESOLVED: Final = telemetry.event(
+    "heaps.batch_resolved", "a batch was in doubt for long; it was decided and is finished in this domain"
+)
 SAGA_RESUMED: Final = telemetry.event("heaps.saga_resumed", "a heap was left half made, altered or deleted; going on")
 
 ENTRIES: Final = telemetry.counter("dray_heap_entries_total", "entries of the log that this process wrote for heaps")
 ROWS: Final = telemetry.counter(
     "dray_heap_rows_total", "messages, settlements and leases that were asked for in those entries"
 )
+PER_ENTRY: Final = telemetry.histogram(
+    "dray_heap_messages_per_entry",
+    "messages, settlements and leases that shared an entry of the log",
+    (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000),
+)
 SPILLS: Final = telemetry.counter("dray_heap_spills_total", "objects that bodies were moved to", ["why"])
 UNREADABLE_BODIES: Final = telemetry.counter("dray_heap_unreadable_total", "messages whose body could not be read")
+BATCHES: Final = telemetry.counter(
+    "dray_heap_batches_total", "batches over several heaps that were begun here, by what became of them", ["outcome"]
+)
 CONSUMERS: Final = telemetry.gauge("dray_heap_consumers", "consumers that are connected here")
 ENQUEUE_SECONDS: Final = telemetry.histogram(
     "dray_heap_enqueue_duration_seconds", "until messages were durable, by call", telemetry.SECONDS

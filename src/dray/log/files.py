@@ -38,7 +38,7 @@ from dray.clock import Clock
 from dray.disk import Disk, SyncFailed
 from dray.errors import DrayError, Invalid, NotFound
 from dray.log.bell import Bell
-from dray.log.limits import MAX_ENTRY_BYTES, check_entry, trimmed
+from dray.log.limits import MAX_ENTRY_BYTES, check_entry, gone_back, trimmed
 from dray.log.port import LostReply, Position, Refused
 from dray.log.reader import LogDamaged, believed, damaged, read_on, survey
 from dray.log.segment import HEADER, MAX_LENGTH, RECORD, segment_name
@@ -159,7 +159,9 @@ class FileLog:
                 raise _again(self._failure)
             if after + 1 < self._first:
                 raise trimmed(after, Position(self._first))
-            if after >= self._durable:  # LG10
+            if after > self._durable:
+                raise gone_back(after, self._durable)  # LG25
+            if after == self._durable:  # LG10
                 await self._bell.wait()
                 continue
             entry = self._recent.get(after + 1)

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from dray.errors import Corrupt
 from dray.log.port import Position, Refused, Trimmed
 
 MAX_ENTRY_BYTES: Final = 1 << 20
@@ -19,3 +20,12 @@ def check_entry(entry: bytes, max_entry_bytes: int) -> None:
 def trimmed(after: Position, first: Position) -> Trimmed:
     """The error of a follower whose next entry is gone."""
     return Trimmed("the entries after this position are gone: load a newer checkpoint", after=after, first=first)
+
+
+def gone_back(after: int, tail: int) -> Corrupt:
+    """The error of a follower that has read more than there is (LG25)."""
+    return Corrupt(
+        "the log ends before what was read of it: it was wiped, or went back to an older state. Stop every broker, and "
+        "restore it from a backup",
+        read=after, tail=tail,
+    )  # fmt: skip

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 from dray.errors import Invalid
 from dray.log.bell import Bell
-from dray.log.limits import MAX_ENTRY_BYTES, check_entry, trimmed
+from dray.log.limits import MAX_ENTRY_BYTES, check_entry, gone_back, trimmed
 from dray.log.port import Position, Refused
 
 
@@ -64,7 +64,9 @@ class MemoryLog:
         while not self._closed:
             if after + 1 < sequence.first:
                 raise trimmed(after, Position(sequence.first))
-            if after >= sequence.last:
+            if after > sequence.last:
+                raise gone_back(after, sequence.last)  # LG25
+            if after == sequence.last:
                 await sequence.bell.wait()
                 continue
             after = Position(after + 1)

@@ -5,6 +5,8 @@
     joins, looks, or makes a checkpoint     unix:, tcp:       `ClientLog`
     looks where nobody runs (holds it too)  local:DIR         `ClosedLog`, by `look_at_log`
     is one of several machines              postgresql://     `PostgresLog`, whoever it is
+                                            etcd://           `EtcdLog`, whoever it is
+    has a bucket, or a shared directory     deltalog:         `DeltaLog`, whoever it is
     has no directory                        memory:           `MemoryLog`
 
 An engine is an adapter of `dray.log.port`, a kind of URL in `dray.log.urls`
@@ -25,7 +27,8 @@ from dray.log.files import SEGMENT_BYTES, FileLog
 from dray.log.limits import MAX_ENTRY_BYTES
 from dray.log.memory import MemoryLog
 from dray.log.port import Log
-from dray.log.urls import LocalLogs, LogUrl, MemoryLogs, PostgresLogs, ServedLogs
+from dray.log.urls import DeltaLogs, EtcdLogs, LocalLogs, LogUrl, MemoryLogs, PostgresLogs, ServedLogs
+from dray.objects.port import Objects
 from dray.offload import Offload
 
 
@@ -38,6 +41,8 @@ class LogEffects:
     offload: Offload
     reads: Offload | None = None
     """Where history is read, so that appends never wait for it. None: with the rest."""
+    objects: Objects | None = None
+    """The cluster's store, for a log that is kept in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +84,20 @@ async def open_log(url: LogUrl, domain: int, effects: LogEffects, options: LogOp
             return await PostgresLog.open(
                 url, domain, max_entry_bytes=options.max_entry_bytes, call_seconds=options.call_seconds
             )
+        case EtcdLogs():
+            from dray.log.etcd.log import EtcdLog
+
+            return await EtcdLog.open(
+                url, domain, clock=effects.clock, max_entry_bytes=options.max_entry_bytes,
+                call_seconds=options.call_seconds,
+            )  # fmt: skip
+        case DeltaLogs():
+            from dray.log.delta.opening import open_delta_log
+
+            return await open_delta_log(
+                url, domain, objects=effects.objects, clock=effects.clock, disk=effects.disk, offload=effects.offload,
+                max_entry_bytes=options.max_entry_bytes,
+            )  # fmt: skip
         case MemoryLogs():
             return MemoryLog(max_entry_bytes=options.max_entry_bytes)
         case _:

@@ -10,10 +10,12 @@ Invariants
          at or below its answer.
     LG4  `LostReply` is raised when an append may have happened, `Refused`
          only when it surely did not.
+    LG25  Who follows from behind the tail is told so (`Corrupt`), not made to
+          wait for a log that went back to grow over what it has read.
 """
 
 from collections.abc import AsyncIterator
-from typing import NewType, Protocol
+from typing import NewType, Protocol, runtime_checkable
 
 from dray.errors import Conflict, Unavailable, Unknown
 
@@ -55,3 +57,40 @@ class Log(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """A log in an engine that has an end, which others may share."""
+
+    @property
+    def most_kept_bytes(self) -> int:
+        """What to keep of it, however much the settings allow."""
+        ...
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether nothing should be kept that can go."""
+        ...
+
+    def bytes_behind(self, position: int) -> int:
+        """What lies behind a position, as far as this process has read it."""
+        ...
+
+
+@runtime_checkable
+class Polls(Protocol):
+    """A log whose followers must ask for what is new: seldom, unless somebody waits for it."""
+
+    def hurry(self) -> None:
+        """Somebody does: ask now."""
+        ...
+
+
+@runtime_checkable
+class BeginsBehind(Protocol):
+    """A log that can go on where another one ended, while it is empty."""
+
+    async def begin_behind(self, position: Position) -> None:
+        """Let the next entry have the position after this one; `Conflict` if the log is not empty."""
+        ...

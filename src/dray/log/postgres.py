@@ -26,8 +26,8 @@ from typing import Final, TypeVar
 
 import asyncpg
 
-from dray.errors import Corrupt, Invalid, Unavailable
-from dray.log.limits import MAX_ENTRY_BYTES, check_entry, trimmed
+from dray.errors import Conflict, Corrupt, Invalid, Unavailable
+from dray.log.limits import MAX_ENTRY_BYTES, check_entry, gone_back, trimmed
 from dray.log.port import LostReply, Position, Refused
 from dray.log.telemetry import RECONNECTING
 from dray.log.urls import PostgresLogs
@@ -57,6 +57,7 @@ select position, pg_notify($3, '') from kept
 _TAIL: Final = "select tail from dray_log where log = $1"
 _HEAD: Final = "select tail, cut from dray_log where log = $1"
 _PAGE: Final = "select position, entry from dray_entry where log = $1 and position > $2 order by position limit $3"
+_BEGIN: Final = "update dray_log set tail = $2, cut = $2 where log = $1 and tail in (0, $2) returning tail"
 _CUT: Final = "update dray_log set cut = greatest(cut, $2) where log = $1 and tail >= $2 returning tail"
 _TRIM: Final = """
 delete from dray_entry where log = $1 and position in (
@@ -158,6 +159,14 @@ class PostgresLog:
             if done == "DELETE 0":
                 return
 
+    async def begin_behind(self, position: Position) -> None:
+        """Let an empty log go on behind a position; to repeat it is harmless while nothing was appended."""
+        done = await self._repeat(
+            lambda calls: calls.fetchval(_BEGIN, self._name, position, timeout=self._call_seconds)
+        )
+        if done is None:
+            raise Conflict("the log is not empty", log=self._name)
+
     async def follow(self, after: Position) -> AsyncIterator[tuple[Position, bytes]]:
         failures = 0
         while not self._closing.is_set():
@@ -214,8 +223,10 @@ class PostgresLog:
         page = [(Position(row["position"]), bytes(row["entry"])) for row in rows]
         if not page or page[0][0] != after + 1:
             head = await own.fetchrow(_HEAD, self._name, timeout=self._call_seconds)
-            if head is None or head["tail"] < after:
+            if head is None:
                 raise self._gone()
+            if head["tail"] < after:
+                raise gone_back(after, head["tail"])  # LG25
             if head["cut"] > after:
                 raise trimmed(after, Position(head["cut"] + 1))
         if [position for position, _ in page] != list(range(after + 1, after + 1 + len(page))):
@@ -229,11 +240,7 @@ class PostgresLog:
         return bell
 
     def _gone(self) -> Corrupt:
-        return Corrupt(
-            "the log in the database ends before what was read of it: it was wiped, or went back to an older state. "
-            "Stop every broker, and restore it from a backup",
-            log=self._name,
-        )
+        return Corrupt("the log is gone from the database: restore it from a backup", log=self._name)
 
     async def _repeat(self, call: "Callable[[asyncpg.Connection], Awaitable[Result]]") -> Result:
         """A call that may be sent any number of times."""

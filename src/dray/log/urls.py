@@ -4,6 +4,9 @@
     unix:SOCKET       logs that another process of this machine keeps and serves
     tcp:HOST:PORT     the same, over TCP
     postgresql://...  rows of a PostgreSQL database, for brokers of several machines
+    etcd://...        keys of an etcd, for brokers of several machines; etcds:// with TLS
+    deltalog:         objects of the cluster's own store, for brokers that have a bucket and nothing else
+    deltalog:DIR      the same as files of a directory that brokers share
     memory:           logs of this process, which end with it
 
 A URL stands for the logs of all domains; a domain's number chooses one.
@@ -17,7 +20,10 @@ from urllib.parse import parse_qsl, urlsplit
 from dray.errors import Invalid
 from dray.log.sockets import Address
 
-_KNOWN: Final = "local:DIR, unix:SOCKET, tcp:HOST:PORT, postgresql://USER@HOST/DATABASE or memory:"
+_KNOWN: Final = (
+    "local:DIR, unix:SOCKET, tcp:HOST:PORT, postgresql://USER@HOST/DATABASE, etcd://HOST:PORT/PREFIX, deltalog:[DIR] "
+    "or memory:"
+)
 
 
 class PasswordInUrl(Invalid):
@@ -66,6 +72,36 @@ class PostgresLogs:
         return self.dsn
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EtcdLogs:
+    """Kept in keys below a prefix. Two clusters have two prefixes."""
+
+    text: str
+    """The whole URL, in which no secret stands."""
+    endpoints: tuple[str, ...]
+    prefix: str
+    secure: bool = False
+    user: str | None = None
+    password_file: Path | None = None
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaLogs:
+    """Kept as objects that are created once, by whoever writes them."""
+
+    root: Path | None = None
+    """A directory that the brokers share. None: the cluster's object store."""
+
+    def __str__(self) -> str:
+        return "deltalog:" if self.root is None else f"deltalog:{self.root}"
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryLogs:
     """Kept in the memory of this process."""
@@ -74,7 +110,7 @@ class MemoryLogs:
         return "memory:"
 
 
-LogUrl: TypeAlias = LocalLogs | ServedLogs | PostgresLogs | MemoryLogs
+LogUrl: TypeAlias = LocalLogs | ServedLogs | PostgresLogs | EtcdLogs | DeltaLogs | MemoryLogs
 
 
 def parse_log_url(text: str) -> LogUrl:
@@ -91,6 +127,10 @@ def parse_log_url(text: str) -> LogUrl:
                 return ServedLogs((host.removeprefix("[").removesuffix("]"), int(port)))
         case "postgresql" | "postgres" if rest.startswith("//"):
             return PostgresLogs(_without_password(text))
+        case "etcd" | "etcds" if (found := _etcd(text)) is not None:
+            return found
+        case "deltalog":
+            return DeltaLogs(Path(rest).absolute() if rest else None)
         case "memory" if not rest:
             return MemoryLogs()
     raise Invalid("no log has this kind of URL", url=text, known=_KNOWN)
@@ -101,3 +141,24 @@ def _without_password(text: str) -> str:
     if found.password is not None or any("password" in name.lower() for name, _ in parse_qsl(found.query)):
         raise PasswordInUrl("expected no password in the URL: use PGPASSWORD, PGPASSFILE or ~/.pgpass")
     return text
+
+
+_ETCD_FILES: Final = frozenset({"password_file", "ca", "cert", "key"})
+
+
+def _etcd(text: str) -> EtcdLogs | None:
+    """etcd://[USER@]HOST:PORT[,HOST:PORT...]/PREFIX[?password_file=FILE&ca=FILE&cert=FILE&key=FILE]"""
+    found = urlsplit(text)
+    user, _, hosts = found.netloc.rpartition("@")
+    options = dict(parse_qsl(found.query))
+    if ":" in user or "password" in options:
+        raise PasswordInUrl("expected no password in the URL: give a file that has it, as password_file=FILE")
+    endpoints, prefix = tuple(hosts.split(",")), found.path.strip("/")
+    ports = [one.rpartition(":")[2] for one in endpoints if one.rpartition(":")[0]]
+    right = all(port.isdecimal() and 0 < int(port) < 1 << 16 for port in ports) and len(ports) == len(endpoints)
+    if not right or not prefix or found.fragment or not options.keys() <= _ETCD_FILES:
+        return None
+    files = {name: Path(path) for name, path in options.items()}
+    return EtcdLogs(
+        text=text, endpoints=endpoints, prefix=prefix, secure=found.scheme == "etcds", user=user or None, **files
+    )

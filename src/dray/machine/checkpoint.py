@@ -171,6 +171,7 @@ class Summary(NamedTuple):
     size: int
     time_ms: int  # machine time at its position
     log_id: LogId
+    generation: int  # of the log: the one that begins with its state has the next
 
 
 def summary(checkpoint: bytes | memoryview) -> Summary:
@@ -182,7 +183,7 @@ def summary(checkpoint: bytes | memoryview) -> Summary:
     row.raw()
     log_id = LogId(row.raw())
     numbers = [row.number() for _ in range(5 if form == UNNAMED else 4)]
-    return Summary(position, digest, bytes(view[-_HASH_BYTES:]), len(view), numbers[-1], log_id)
+    return Summary(position, digest, bytes(view[-_HASH_BYTES:]), len(view), numbers[-1], log_id, numbers[2])
 
 
 def fingerprint(machine: Machine) -> str:

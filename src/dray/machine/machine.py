@@ -37,6 +37,7 @@ from dray.machine.generations import Generations
 from dray.machine.group_configs import GroupConfigs
 from dray.machine.groups.groups import Groups
 from dray.machine.head import SUPPORTED, Activate, Genesis, Head
+from dray.machine.heaps.batches import BatchDecisions
 from dray.machine.heaps.catalog import HeapCatalog
 from dray.machine.heaps.shards import Heaps
 from dray.machine.holds import Holds
@@ -87,7 +88,8 @@ class Machine:
         self.data_domains = DataDomains(self.head, self.sessions)
         self.tasks = Tasks(self.head, self.timeline, self.sessions, self.streams, self.objects)
         self.table_marks = TableMarks(self.head, self.timeline, self.topics)
-        self.heaps = Heaps(self.head, self.timeline, self.sessions, self.objects)
+        self.batches = BatchDecisions(self.timeline)
+        self.heaps = Heaps(self.head, self.timeline, self.sessions, self.objects, self.batches)
         self.heap_catalog = HeapCatalog(self.head, self.timeline, self.topics, self.heaps)
         self.heaps.catalog = self.heap_catalog
         self.topics.others = self.heap_catalog
@@ -95,14 +97,14 @@ class Machine:
         self.nouns = self.all_nouns()
         kinds = [kind for noun in self.nouns for kind in noun.commands]
         self.decoders = Decoders([Genesis, Activate, *kinds])
-        self._homes: dict[type[Command], Noun] = {kind: noun for noun in self.nouns for kind in noun.commands}
+        self.homes: dict[type[Command], Noun] = {kind: noun for noun in self.nouns for kind in noun.commands}
 
     def all_nouns(self) -> tuple[Noun, ...]:
         """What there is, in the order in which the end of a session reaches it."""
         return (
             self.sessions, self.objects, self.streams, self.topics, self.offsets, self.brokers, self.confirmations,
             self.producer_ids, self.groups, self.group_configs, self.generations, self.data_domains,
-            self.tasks, self.table_marks, self.heap_catalog, self.heaps, self.access, self.holds,
+            self.tasks, self.table_marks, self.heap_catalog, self.heaps, self.batches, self.access, self.holds,
         )  # fmt: skip
 
     @property
@@ -210,6 +212,10 @@ class Machine:
             self._release(step, ended.session)
         return verdict
 
+    def decode(self, entry: bytes, count: int) -> list[Command | Refused] | None:
+        """The commands of an entry, as the active version reads them; None: it has none."""
+        return self._decode(entry, count, self.version)
+
     def _decode(self, entry: bytes, count: int, version: int) -> list[Command | Refused] | None:
         """Everything is decoded before anything is applied (M3)."""
         try:
@@ -256,7 +262,7 @@ class Machine:
 
     def _execute_one(self, step: Step, command: Command) -> Verdict:
         """Bring a command to its noun."""
-        home = self._homes.get(type(command))
+        home = self.homes.get(type(command))
         if home is not None:
             return home.apply(step, command)
         if isinstance(command, Activate):

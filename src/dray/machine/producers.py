@@ -18,7 +18,7 @@ Invariants
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from dray.errors import Corrupt
@@ -121,6 +121,16 @@ def find(states: bytearray, producer: int) -> ProducerState | None:
     if at >= len(states) or _ID.unpack_from(states, at)[0] != producer:
         return None
     return ProducerState(bytes(states[at : at + SIZE]))
+
+
+def some(states: bytearray, wanted: Iterable[int]) -> bytearray:
+    """The states of these producers, of those that there are."""
+    found = bytearray()
+    for producer in sorted(wanted):
+        at = _place(states, producer)
+        if at < len(states) and _ID.unpack_from(states, at)[0] == producer:
+            found += states[at : at + SIZE]
+    return found
 
 
 def check_loaded(states: bytearray) -> bytearray:

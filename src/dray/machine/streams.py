@@ -206,6 +206,10 @@ class Streams:
         at = bisect_left(self._closed, number)
         return at < len(self._closed) and self._closed[at] == number
 
+    def closed_before(self, other: "Streams") -> None:
+        """The streams that another one has forgotten are not opened here either; for who only asks."""
+        self._closed = other._closed
+
     def _append(self, step: Step, command: Append) -> Verdict:
         """Judge every batch of an object; the object is recorded whatever becomes of them (X1)."""
         writer = self._sessions.live[step.session]

@@ -42,6 +42,9 @@ class Ports:
     kafka: Taken
     advertised: HostPort
     """Where Kafka clients are told to connect."""
+    outside: Taken | None
+    """The second listener of Kafka's, if there is one."""
+    outside_advertised: HostPort | None
     http: Taken
     told_http: HostPort
     """Where clients of the API are sent."""
@@ -52,17 +55,22 @@ class Ports:
     @property
     def addresses(self) -> list[HostPort]:
         """Where this broker listens."""
-        return [taken.address for taken in (self.kafka, self.http, self.grpc) if taken is not None]
+        return [taken.address for taken in (self.kafka, self.outside, self.http, self.grpc) if taken]
 
 
 def take_ports(stack: AsyncExitStack, kafka: KafkaSettings, http: HttpSettings, grpc: GrpcSettings) -> Ports:
     """Take all ports or none, before anything is made or opened."""
     taken = _take(stack, kafka.listen, "kafka.listen", "--kafka")
+    outside = None
+    if kafka.outside_listen is not None:
+        outside = _take(stack, kafka.outside_listen, "kafka.outside_listen", "--set kafka.outside_listen=")
     on_http = take_http(stack, http)
     on_grpc = _take(stack, grpc.listen, "grpc.listen", "--grpc") if grpc.listen else None
     return Ports(
         kafka=taken,
         advertised=_advertised(taken.address, kafka.advertise),
+        outside=outside,
+        outside_advertised=None if outside is None else _advertised(outside.address, kafka.outside_advertise),
         http=on_http,
         told_http=advertised(on_http.address, http.advertise, "http.advertise"),
         grpc=on_grpc,

@@ -26,7 +26,7 @@ from dray.errors import Corrupt, DrayError
 from dray.ids import Entropy
 from dray.log.files import FileLog
 from dray.log.opening import LogEffects, LogOptions, open_log
-from dray.log.port import Log
+from dray.log.port import Bounded, Log
 from dray.log.server import LogServer
 from dray.log.urls import LogUrl, MemoryLogs
 from dray.machine.head import SUPPORTED, Genesis, all_domains, founding
@@ -292,11 +292,15 @@ class _Making:
 def _make_checkpoints(
     part: Part, folder: Folder, replica: Replica, watch: Watch, clock: Clock, options: MetadataOptions
 ) -> _Making:
+    bounded = part.log if part.shared and isinstance(part.log, Bounded) else None
+    measured = bounded or part.kept
     checkpointer = Checkpointer(
         replica, part.checkpoints, folder, clock,
         due_bytes=options.checkpoint_due_bytes, due_with_bodies=options.checkpoint_bodies_bytes,
-        kept_ms=options.checkpoint_kept_ms, kept_bytes=options.log_kept_bytes,
-        trims=part.shared or part.kept is not None, log_bytes=None if part.kept is None else part.kept.bytes_behind,
+        kept_ms=options.checkpoint_kept_ms,
+        kept_bytes=min(options.log_kept_bytes, options.log_kept_bytes if bounded is None else bounded.most_kept_bytes),
+        trims=part.shared or part.kept is not None, log_bytes=None if measured is None else measured.bytes_behind,
+        crowded=None if bounded is None else lambda: bounded.is_crowded,
     )  # fmt: skip
     task = watch.start(f"checkpointer-{part.domain}", lambda: checkpointer.run(options.checkpoint_look_s))
     return _Making(checkpointer=checkpointer, folder=folder, watch=watch, task=task)

@@ -13,12 +13,13 @@ on it (`Plane`) and know nothing of where it comes from.
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from dray.clock import Clock
 from dray.errors import DrayError, Invalid
 from dray.ids import Entropy
-from dray.log.urls import LocalLogs, LogUrl, MemoryLogs, PostgresLogs, ServedLogs
+from dray.log.urls import DeltaLogs, EtcdLogs, LocalLogs, LogUrl, MemoryLogs, PostgresLogs, ServedLogs
 from dray.node.birth import remember_birth
 from dray.node.clustered import Clustered
 from dray.node.directory import DataDirectory, Identity, new_identity
@@ -29,7 +30,9 @@ from dray.node.space import Places
 from dray.node.store import ClusterStore
 from dray.objects.cluster import mark_begun
 from dray.objects.port import Objects
+from dray.objects.probe import probe
 from dray.offload import Offload
+from dray.replica.child import ChildFolder
 from dray.replica.domains import Domains
 from dray.tasks.watch import Watch
 
@@ -79,7 +82,7 @@ async def open_plane(
             return await _in_memory(stack, store, effects, options)
         case ServedLogs(address=Path() as socket):
             return await _joined(stack, root, socket, store, effects, options)
-        case PostgresLogs():
+        case PostgresLogs() | EtcdLogs() | DeltaLogs():
             return await _clustered(stack, root, log, store, effects, options)
         case LocalLogs() | None:
             return await _owned(stack, DataDirectory(root, None if log is None else log.root), store, effects, options)
@@ -126,6 +129,8 @@ async def _clustered(
     directory = joined_directory(root)
     _lock(stack, root, effects)
     objects, cluster = await store.shared(stack)
+    if isinstance(log, DeltaLogs):
+        effects = await _of_delta_log(log, objects, store, effects)
     identity = directory.claim(effects.disk, effects.entropy, cluster)
     source = Clustered(url=log, directory=directory, objects=objects)
     metadata = await _run(stack, source, identity, objects, store, effects, options)
@@ -133,6 +138,16 @@ async def _clustered(
     rooms = {"checkpoints": root, "records": store.directory(None)}
     places = Places(rooms={what: path for what, path in rooms.items() if path is not None})
     return _opened(metadata, objects, effects, places, directory)
+
+
+async def _of_delta_log(log: DeltaLogs, objects: Objects, store: ClusterStore, effects: Effects) -> Effects:
+    """Nothing orders such a log but names that are created once: a store that ignores that is refused."""
+    if log.root is not None:
+        return effects
+    await probe(objects, effects.entropy)
+    if effects.folder is not ChildFolder:
+        return effects
+    return replace(effects, folder=partial(ChildFolder, store=store.address()))
 
 
 async def _in_memory(

@@ -19,7 +19,7 @@ from dray.machine.machine import Machine
 from dray.machine.sessions import SessionKind
 from dray.node.directory import DataDirectory
 from dray.node.metadata import Effects
-from dray.replica.checkpoints import FileCheckpoints, newest_machine
+from dray.replica.checkpoints import CheckpointStore, FileCheckpoints, newest_machine
 from dray.replica.fold import state_at
 from dray.replica.replica import Replica
 from dray.replica.session import Identity
@@ -73,28 +73,34 @@ class Reached:
         url = self.directory.served if self.live else self.directory.logs
         log = await open_log(url, domain, effects.of_logs)
         try:
-            checkpoints = self.checkpoints(domain, effects)
-            replica = Replica(
-                log=log,
-                machine=await newest_machine(checkpoints, set_aside=False),  # the owner's to keep aside
-                identity=Identity(
-                    name=f"{name}-{effects.entropy.random_bytes(4).hex()}",
-                    instance=effects.entropy.random_bytes(16),
-                    kind=SessionKind.TOOL,
-                    owner=False,
-                ),
-                clock=effects.clock,
-                entropy=effects.entropy,
-                timing=Timing(keepalive_ms=SHORTEST_TTL_MS // 3),
-                checkpoints=checkpoints,
-            )
-            async with replica.running():
+            async with tool_replica(log, self.checkpoints(domain, effects), name, effects) as replica:
                 yield replica
         finally:
             await log.close()
 
     def checkpoints(self, domain: int, effects: Effects) -> FileCheckpoints:
         return FileCheckpoints(self.directory.checkpoints(domain), effects.disk, effects.aside)
+
+
+@asynccontextmanager
+async def tool_replica(log: Log, checkpoints: CheckpointStore, name: str, effects: Effects) -> AsyncIterator[Replica]:
+    """A replica that follows while the block runs, for who is no broker. It opens a session when it proposes."""
+    replica = Replica(
+        log=log,
+        machine=await newest_machine(checkpoints, set_aside=False),  # the owner's to keep aside
+        identity=Identity(
+            name=f"{name}-{effects.entropy.random_bytes(4).hex()}",
+            instance=effects.entropy.random_bytes(16),
+            kind=SessionKind.TOOL,
+            owner=False,
+        ),
+        clock=effects.clock,
+        entropy=effects.entropy,
+        timing=Timing(keepalive_ms=SHORTEST_TTL_MS // 3),
+        checkpoints=checkpoints,
+    )
+    async with replica.running():
+        yield replica
 
 
 @asynccontextmanager

@@ -68,7 +68,7 @@ async def recovered(directory: DataDirectory, domain: int, disk: Disk, entropy: 
     old_ms = machine.time_ms
     renew(machine, log_id, clock.wall_ms())
     _clear(disk, fresh)
-    await _build(disk, fresh, machine)
+    await build_home(disk, fresh, machine)
     aside = _free_name(directory.meta, home.name, disk)
     disk.rename(home, aside)
     disk.rename(fresh, home)  # RC1: between these two the directory is refused, and recovery goes on from here
@@ -106,8 +106,8 @@ async def _saved(directory: DataDirectory, domain: int, disk: Disk, log: ClosedL
     return machine
 
 
-async def _build(disk: Disk, fresh: Path, machine: Machine) -> None:
-    """The new domain, whole and durable, under a name that nobody opens."""
+async def build_home(disk: Disk, fresh: Path, machine: Machine) -> None:
+    """A domain that begins with a state, whole and durable, under a name that nobody opens."""
     for part in ("log", "checkpoints"):
         disk.make_dir(fresh / part)
     create_segment(disk, fresh / "log", machine.position + 1).close()

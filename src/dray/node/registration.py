@@ -18,6 +18,7 @@ from dray.replica.wakeups import CATALOG
 from dray.telemetry import logger
 
 LISTENER: Final = "client"
+OUTSIDE: Final = "outside"
 HTTP: Final = "http"
 GRPC: Final = "grpc"
 WITHDRAW_S: Final = 3.0
@@ -29,12 +30,13 @@ def registration_of(
     told: HostPort,
     clock: Clock,
     *,
+    outside: HostPort | None = None,
     http: HostPort | None = None,
     grpc: HostPort | None = None,
 ) -> RegisterBroker:
     """What the cluster is told: where clients reach this broker."""
     listeners = [Listener(name=LISTENER, host=told.host, port=told.port)]
-    for name, at in ((HTTP, http), (GRPC, grpc)):
+    for name, at in ((OUTSIDE, outside), (HTTP, http), (GRPC, grpc)):
         if at is not None:
             listeners.append(Listener(name=name, host=at.host, port=at.port))
     return RegisterBroker(

@@ -18,6 +18,7 @@ from dray.objects.port import Objects
 from dray.objects.probe import store_date
 from dray.objects.retry import RetryPolicy
 from dray.objects.settings import ObjectsSettings
+from dray.replica.child import StoreAddress
 from dray.replica.session import StoreDate
 from dray.tables.options import Store
 from dray.telemetry import logger
@@ -51,11 +52,7 @@ class ClusterStore:
 
     async def shared(self, stack: AsyncExitStack) -> tuple[Objects, uuid.UUID]:
         """For brokers of several machines: the store, and the cluster that it is of, a new one if it is free."""
-        if self._settings.url is None or self._settings.url == "memory:":
-            raise Invalid(
-                "brokers that share a log need a store that all of them reach: set objects.url, s3://BUCKET/PREFIX say"
-            )
-        objects = await self._open(stack, None)
+        objects = await self.opened(stack)
         found = await bound_to(objects)
         if found is None:
             with suppress(ForeignPrefix):  # another one was faster
@@ -64,6 +61,14 @@ class ClusterStore:
         if found is None:
             raise Unavailable("the store does not show what was just written to it")
         return objects, uuid.UUID(found)
+
+    async def opened(self, stack: AsyncExitStack) -> Objects:
+        """What brokers of several machines share, whosever it is."""
+        if self._settings.url is None or self._settings.url == "memory:":
+            raise Invalid(
+                "brokers that share a log need a store that all of them reach: set objects.url, s3://BUCKET/PREFIX say"
+            )
+        return await self._open(stack, None)
 
     async def date(self, objects: Objects) -> StoreDate | None:
         """What the store's clock says; after a long stop it vouches for ours (Q7). One that cannot say does no harm."""
@@ -75,6 +80,10 @@ class ClusterStore:
             logger().warning(telemetry.NO_DATE, error=str(error))
             return None
         return StoreDate(date_ms=date_ms, boot_ns=self._effects.clock.boot_ns())
+
+    def address(self) -> StoreAddress:
+        """How another process of ours reaches the configured store."""
+        return StoreAddress.of(self._address(None), store_options(self._settings))
 
     def directory(self, beside: DataDirectory | None) -> Path | None:
         """Where it lies on a disk of this machine; None: not there."""

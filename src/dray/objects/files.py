@@ -89,6 +89,14 @@ class FileObjects:
         if not await self._attempt(self._puts, self._put, self._root / check_name(path), parts):
             raise AlreadyExists("the name holds other bytes", name=path)
 
+    async def settle(self, path: str) -> None:
+        """Make the name durable that somebody else gave: it may be seen before its own put has synced it.
+
+        Raises:
+            SyncFailed: the disk did not, and nothing in the directory is acknowledged any more (O7).
+        """
+        await self._puts.run(self._sync_of((self._root / check_name(path)).parent).run)
+
     async def get(self, path: str, start: int = 0, end: int | None = None) -> memoryview:
         check_range(path, start, end)
         target = self._root / check_name(path)

@@ -13,7 +13,7 @@ Invariants
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from dray.buffers import Buffer
 from dray.errors import Conflict, Corrupt, Invalid, NotFound, Unavailable, Unknown
@@ -87,3 +87,12 @@ class Objects(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Settles(Protocol):
+    """A store that may show a name before it is durable: a directory that several processes write to."""
+
+    async def settle(self, path: str) -> None:
+        """Make a name durable that somebody else gave, and all that came into its directory before it."""
+        ...

@@ -30,6 +30,7 @@ from dray.objects.port import (
     ObjectInfo,
     Objects,
     PutUnknown,
+    Settles,
     ShortObject,
     StoreUnavailable,
 )
@@ -119,6 +120,11 @@ class RetryingObjects:
                 yield found
                 # What the caller did with it took its own time.
                 call.deadline_ns, call.attempts = self._deadline_ns(), 0
+
+    async def settle(self, path: str) -> None:
+        """What is behind it does, if it must; a sync that failed is never tried again."""
+        if isinstance(self._inner, Settles):
+            await self._inner.settle(path)
 
     async def close(self) -> None:
         await self._inner.close()

@@ -1,12 +1,12 @@
 """A plan as bytes, for a driver that does not sit on the broker's machine: MessagePack, columns as they lie.
 
-    [1, address, pin, [[piece ...] ...]]
+    [2, address, pin, [[piece ...] ...]]
     piece   its fields in order; a column is [type code, bytes], little-endian
 
 Invariants
     SP10  What is not a whole plan of a known form is refused: columns of a
-          piece have one length for its objects and one for its rows, and every
-          row names an object of its piece.
+          piece have one length for its objects and one for its rows, every row
+          names an object of its piece, and every file has its checksum.
 """
 
 import sys
@@ -22,7 +22,7 @@ from dray.machine.objects import Origin
 from dray.objects.paths import ObjectKind
 from dray.pipeline.plan import Piece, Plan
 
-FORM: Final = 1
+FORM: Final = 2
 MEDIA_TYPE: Final = "application/vnd.dray.plan"
 _SWAPPED: Final = sys.byteorder == "big"
 _SIZES: Final = {"H": 2, "I": 4, "Q": 8, "q": 8}
@@ -73,6 +73,7 @@ class _Piece(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     sessions: _Column
     counters: _Column
     created_ms: _Column
+    footers: _Column
     owners: _Column
     bases: _Column
     counts: _Column
@@ -85,6 +86,9 @@ class _Piece(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         of_rows = [one.items() for one in (self.owners, self.bases, self.counts, self.positions, self.sizes)]
         objects, rows = len(of_objects[0]), len(of_rows[0])
         whole = {len(one) for one in of_objects} == {objects} and {len(one) for one in of_rows} == {rows}
+        footers = self.footers.items()
+        files = objects if origins and origins[0].kind is ObjectKind.PARQUET else 0
+        whole = whole and len(footers) == files
         if not whole or not rows or max(of_rows[0]) >= objects or max(of_objects[0]) >= len(origins):
             raise PlanBytes("the columns of a piece do not fit together", topic=self.topic, partition=self.partition)
         object_origins, sessions, counters, created_ms = of_objects
@@ -92,8 +96,8 @@ class _Piece(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         return Piece(
             topic=self.topic, partition=self.partition, stream=self.stream, domain=self.domain,
             topic_id=self.topic_id, start=self.start, end=self.end, origins=origins, object_origins=object_origins,
-            sessions=sessions, counters=counters, created_ms=created_ms, owners=owners, bases=bases, counts=counts,
-            positions=positions, sizes=sizes,
+            sessions=sessions, counters=counters, created_ms=created_ms, footers=footers, owners=owners,
+            bases=bases, counts=counts, positions=positions, sizes=sizes,
         )  # fmt: skip
 
 
@@ -132,6 +136,6 @@ def _packed(piece: Piece) -> _Piece:
         origins=[_Origin(origin.kind.value, origin.log_id, origin.zone) for origin in piece.origins],
         object_origins=_Column.of(piece.object_origins), sessions=_Column.of(piece.sessions),
         counters=_Column.of(piece.counters), created_ms=_Column.of(piece.created_ms),
-        owners=_Column.of(piece.owners), bases=_Column.of(piece.bases), counts=_Column.of(piece.counts),
-        positions=_Column.of(piece.positions), sizes=_Column.of(piece.sizes),
+        footers=_Column.of(piece.footers), owners=_Column.of(piece.owners), bases=_Column.of(piece.bases),
+        counts=_Column.of(piece.counts), positions=_Column.of(piece.positions), sizes=_Column.of(piece.sizes),
     )  # fmt: skip

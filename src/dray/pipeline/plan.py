@@ -2,19 +2,21 @@
 
 A plan is one cut: each stream is asked once, after a sync, for its start and
 end, and every row between them is in exactly one piece. What is shipped to
-executors is packed: 28 bytes a row and 18 an object, whatever the object's
-name; the name is built again where the object is read.
+executors is packed: 28 bytes a row and 18 an object (a file 4 more), whatever
+the object's name; the name is built again where the object is read.
 
 Invariants
     SP1  The pieces of a plan hold each record of the cut once: rows are dense
          (H2), a piece takes neighbouring rows, and a row is in two pieces only
          where their offsets part it.
     SP9  The objects of a piece are of one kind, so that one reader reads it.
+    SP11  A piece of files tells of each the checksum of its footer that the
+         machine keeps; who reads it looks at that before Arrow does (PQ4).
 """
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, count
 from operator import sub
@@ -22,6 +24,7 @@ from typing import Final
 
 from dray.machine.index import LENGTH_BYTES, Index
 from dray.machine.machine import Machine
+from dray.machine.names import ObjectId
 from dray.machine.objects import Origin
 from dray.machine.stream import Stream
 from dray.objects.paths import ObjectKind, object_path
@@ -67,6 +70,8 @@ class Piece:
     sessions: "array[int]"
     counters: "array[int]"
     created_ms: "array[int]"
+    footers: "array[int]"
+    """Of each file, the checksum of its footer, 0 where none was told (SP11); empty where the objects are no files."""
     owners: "array[int]"
     """Of each row, the number of its object in the columns above."""
     bases: "array[int]"
@@ -82,6 +87,10 @@ class Piece:
             object_id=wal_id(log_id, self.sessions[owner], self.counters[owner]), topic_id=self.topic_id,
             partition=self.partition,
         )  # fmt: skip
+
+    def footer_crc(self, owner: int) -> int:
+        """What the footer of a file has to match; 0: nobody told."""
+        return self.footers[owner] if self.footers else 0
 
     @property
     def kind(self) -> ObjectKind:
@@ -273,10 +282,18 @@ def _pack(machine: Machine, span: Span, chunk: _Chunk) -> Iterator[Piece]:
         topic=span.topic, partition=span.stream.partition, stream=span.stream.id, domain=machine.domain,
         topic_id=span.stream.topic_id, start=span.start, end=span.end, origins=origins,
         object_origins=array("H", map(local.__getitem__, objects.origins)), sessions=objects.sessions,
-        counters=objects.counters, created_ms=objects.created_ms,
+        counters=objects.counters, created_ms=objects.created_ms, footers=_footers(machine, origins, numbers),
         owners=array("I", map(numbers.__getitem__, chunk.owners)), bases=chunk.bases, counts=chunk.counts,
         positions=chunk.positions, sizes=chunk.sizes,
     )  # fmt: skip
+
+
+def _footers(machine: Machine, origins: Sequence[Origin], numbers: Iterable[int]) -> "array[int]":
+    """The checksums of these files (SP11)."""
+    if origins[0].kind is not ObjectKind.PARQUET:
+        return array("I")
+    files = (machine.objects.files.get(ObjectId(number)) for number in numbers)
+    return array("I", [0 if file is None else file.footer_crc for file in files])
 
 
 def _runs(kinds: Sequence[ObjectKind]) -> Iterator[tuple[int, int]]:

@@ -160,9 +160,10 @@ async def _first_since(found: Wanted, row: IndexRow, time_ms: int, objects: Obje
     if found.machine.objects.kind(row.object) is ObjectKind.PARQUET:
         from dray.pipeline.reading_files import first_since  # Arrow comes with it, and few plans need it
 
-        path = _path_of(found.machine, row)
+        path, file = _path_of(found.machine, row), found.machine.objects.files.get(row.object)
+        crc = 0 if file is None else file.footer_crc
         try:
-            return await first_since(objects, path, start, time_ms)
+            return await first_since(objects, path, crc, start, time_ms)
         except DrayError as error:
             raise told(error, **_facts(found, row, path)) from error
     for record in await _records(found, row, objects):

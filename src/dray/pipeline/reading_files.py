@@ -37,7 +37,7 @@ def read_rows(
         path = piece.path(owner)
         start, end = max(piece.start, piece.bases[row]), min(piece.end, piece.bases[row] + piece.counts[row])
         try:
-            footer = loop.run_until_complete(_footer(objects, path))
+            footer = loop.run_until_complete(_footer(objects, path, piece.footer_crc(owner)))  # SP11
             for group in footer.groups[footer.first(start) :]:
                 if group.start >= end:
                     break
@@ -51,9 +51,9 @@ def read_rows(
             ) from error  # fmt: skip
 
 
-async def first_since(objects: Objects, path: str, start: int, time_ms: int) -> int | None:
+async def first_since(objects: Objects, path: str, crc: int, start: int, time_ms: int) -> int | None:
     """The first record of a file, at or behind an offset, that is not older than a time."""
-    footer = await _footer(objects, path)
+    footer = await _footer(objects, path, crc)
     for group in footer.groups[footer.first(start) :]:
         if group.greatest_ms >= time_ms:
             content = await objects.get(path, group.position, group.position + group.size)
@@ -64,13 +64,13 @@ async def first_since(objects: Objects, path: str, start: int, time_ms: int) -> 
     return None
 
 
-async def _footer(objects: Objects, path: str) -> Footer:
+async def _footer(objects: Objects, path: str, crc: int) -> Footer:
     size = (await objects.head(path)).size
     tail = await objects.get(path, max(0, size - TAIL_BYTES), size)
     needed = footer_bytes(tail)
     if len(tail) < needed <= size:
         tail = await objects.get(path, size - needed, size)
-    return footer_of(tail, size)
+    return footer_of(tail, size, crc)
 
 
 def _clip(found: pa.RecordBatch, start: int, end: int) -> pa.RecordBatch:

@@ -65,8 +65,13 @@ class Checkpointer:
         kept_bytes: int = KEPT_BYTES,
         trims: bool = True,
         log_bytes: Callable[[int], int] | None = None,
+        crowded: Callable[[], bool] | None = None,
     ) -> None:
-        """`trims`: this process keeps the log (CK4); `log_bytes` tells how much of it lies behind a position."""
+        """`trims`: this process keeps the log (CK4); `log_bytes` tells how much of it lies behind a position.
+
+        `crowded` says that the log has little room: checkpoints come early then, and history goes.
+        """
+        self._crowded = crowded
         self._replica = replica
         self._store = store
         self._folder = folder
@@ -78,6 +83,7 @@ class Checkpointer:
             replica.log if trims else None,
             limits=KeepLimits(kept_ms=kept_ms, kept_bytes=kept_bytes),
             log_bytes=log_bytes,
+            crowded=crowded,
         )
         self._failures: dict[int, int] = {}
         self._not_before_ns: dict[int, int] = {}
@@ -102,12 +108,17 @@ class Checkpointer:
     def _happened(self) -> object:
         """Something that is another thing when there may be something to do."""
         marks = [(one.position, one.confirmed, one.disputed) for one in self._replica.machine.confirmations.marks]
-        return marks, self._replica.session is None, self._is_due()
+        return marks, self._replica.session is None, self._is_due(), self._is_crowded()
+
+    def _is_crowded(self) -> bool:
+        return self._crowded is not None and self._crowded()
 
     def _is_due(self) -> bool:
         most = max(self._due_bytes, self._letting_go.last_size // 2)
         since = self._replica.bytes_since_checkpoint
-        due = since > most or since + self._replica.bodies_since_checkpoint > max(most, self._due_with_bodies)
+        due = since > most or since + self._replica.bodies_since_checkpoint > max(
+            most, 0 if self._is_crowded() else self._due_with_bodies
+        )
         return due and self._is_maker()
 
     async def step(self) -> None:

@@ -2,21 +2,29 @@
 
 `python -m dray.replica.child` reads the log where other processes find it (the
 socket that every owner of a data directory serves, say), and leaves its result
-in the checkpoint directory under a name that nobody loads yet (CK1).
+in the checkpoint directory under a name that nobody loads yet (CK1). A log that
+is kept in the object store is reached by what the parent says on its input:
+arguments are shown to everybody, and keys are among it.
 """
 
 import argparse
 import asyncio
+import json
 import os
 import sys
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from dray.clock import SystemClock
 from dray.disk import LocalDisk
 from dray.errors import DrayError, Unavailable
+from dray.ids import SystemEntropy
 from dray.log.opening import LogEffects, open_log
 from dray.log.urls import LogUrl, parse_log_url
+from dray.objects.opening import StoreEffects, StoreOptions, open_store
+from dray.objects.port import Objects
 from dray.offload import InlineOffload
 from dray.replica.checkpoints import FileCheckpoints
 from dray.replica.fold import InlineFolder
@@ -24,10 +32,41 @@ from dray.replica.fold import InlineFolder
 _NICE: Final = 10  # the broker beside it goes first
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreAddress:
+    """How a child reaches the cluster's object store."""
+
+    url: str
+    endpoint: str | None = None
+    region: str | None = None
+    access_key: str | None = field(default=None, repr=False)
+    secret_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, url: str, options: StoreOptions) -> Self:
+        return cls(
+            url=url, endpoint=options.endpoint, region=options.region, access_key=options.access_key,
+            secret_key=options.secret_key, session_token=options.session_token,
+        )  # fmt: skip
+
+    async def open(self) -> Objects:
+        options = StoreOptions(
+            endpoint=self.endpoint, region=self.region, access_key=self.access_key, secret_key=self.secret_key,
+            session_token=self.session_token,
+        )  # fmt: skip
+        effects = StoreEffects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=InlineOffload())
+        return await open_store(self.url, options, effects)
+
+
 class ChildFolder:
     """Folds in a child process."""
 
-    def __init__(self, *, log: LogUrl, domain: int, directory: Path, deadline_s: float = 300) -> None:
+    def __init__(
+        self, *, log: LogUrl, domain: int, directory: Path, deadline_s: float = 300, store: StoreAddress | None = None
+    ) -> None:
+        """`store`: where the log is, if it is kept in the object store."""
+        self._said = b"" if store is None else json.dumps(asdict(store)).encode()
         self._store = FileCheckpoints(directory, LocalDisk(), InlineOffload())
         self._arguments = ["--log", str(log), "--domain", str(domain), "--directory", str(directory)]
         self._deadline_s = deadline_s
@@ -44,7 +83,7 @@ class ChildFolder:
                 str(upto),
                 "--nice",
                 str(self.nice),
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=asyncio.subprocess.PIPE if self._said else asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.PIPE,
             )
@@ -55,7 +94,7 @@ class ChildFolder:
     async def _finish(self, child: asyncio.subprocess.Process) -> None:
         try:
             async with asyncio.timeout(self._deadline_s):
-                _, said = await child.communicate()
+                _, said = await child.communicate(self._said or None)
         except BaseException as error:
             if child.returncode is None:
                 child.kill()
@@ -70,14 +109,18 @@ class ChildFolder:
             raise Unavailable("the checkpoint's child failed", said=said.decode(errors="replace")[-500:])
 
 
-async def _main(url: LogUrl, domain: int, directory: Path, upto: int) -> None:
+async def _main(url: LogUrl, domain: int, directory: Path, upto: int, kept: StoreAddress | None) -> None:
     disk, offload = LocalDisk(), InlineOffload()
     store = FileCheckpoints(directory, disk, offload, maker=str(os.getpid()))
-    log = await open_log(url, domain, LogEffects(clock=SystemClock(), disk=disk, offload=offload))
-    try:
+    async with AsyncExitStack() as stack:
+        objects = None
+        if kept is not None:
+            objects = await kept.open()
+            stack.push_async_callback(objects.close)
+        effects = LogEffects(clock=SystemClock(), disk=disk, offload=offload, objects=objects)
+        log = await open_log(url, domain, effects)
+        stack.push_async_callback(log.close)
         await InlineFolder(log, store).fold(upto)
-    finally:
-        await log.close()
 
 
 def main() -> int:
@@ -90,8 +133,10 @@ def main() -> int:
     parser.add_argument("--nice", type=int, default=_NICE)
     given = parser.parse_args()
     os.nice(given.nice)
+    said = sys.stdin.read()
+    kept = StoreAddress(**json.loads(said)) if said else None
     try:
-        asyncio.run(_main(parse_log_url(given.log), given.domain, given.directory, given.upto))
+        asyncio.run(_main(parse_log_url(given.log), given.domain, given.directory, given.upto, kept))
     except DrayError as error:
         print(error, file=sys.stderr)
         return 1

@@ -12,6 +12,7 @@ Invariants
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from dray.errors import Corrupt, NotFound
 from dray.log.port import Log, Position
@@ -30,8 +31,13 @@ class LettingGo:
         *,
         limits: KeepLimits,
         log_bytes: Callable[[int], int] | None = None,
+        crowded: Callable[[], bool] | None = None,
     ) -> None:
-        """`log`: for the process that keeps it (CK4); `log_bytes` tells how much of it lies behind a position."""
+        """`log`: for the process that keeps it (CK4); `log_bytes` tells how much of it lies behind a position.
+
+        `crowded`: there is little room, so that nothing is kept but what CK2 asks for.
+        """
+        self._crowded = crowded
         self._store = store
         self._log = log
         self._limits = limits
@@ -55,7 +61,9 @@ class LettingGo:
         kept = [
             Kept(position=one.position, age_ms=now - one.time_ms, log_bytes=self._behind(one.position)) for one in have
         ]
-        floor = needed_from(kept, self._limits, log_bytes=self._behind(0))
+        crowded = self._crowded is not None and self._crowded()
+        limits = replace(self._limits, kept_ms=0) if crowded else self._limits
+        floor = needed_from(kept, limits, log_bytes=self._behind(0))
         newest = kept[-1].position if kept else 0
         if floor is not None and floor > self._trimmed:
             # CK4: memory says that they were whole once; the disk says it now.

@@ -29,7 +29,8 @@ from dray.clock import Clock
 from dray.errors import DrayError, Unavailable
 from dray.ids import Entropy
 from dray.log import envelope
-from dray.log.port import Log, Position, Trimmed
+from dray.log.delta.commits import TellsAhead
+from dray.log.port import Log, Polls, Position, Trimmed
 from dray.machine.command import Command
 from dray.machine.machine import Machine
 from dray.machine.names import SessionId
@@ -43,6 +44,7 @@ from dray.replica.checkpoints import CheckpointStore, newest_machine
 from dray.replica.digests import Digests
 from dray.replica.errors import Behind, Diverged, NotServing, Stopped, TooNew
 from dray.replica.expiry import Observer
+from dray.replica.foretelling import Foretelling
 from dray.replica.proposals import Proposals
 from dray.replica.session import COUNTERS, Identity, OwnSession
 from dray.replica.stall import StallWatch
@@ -78,6 +80,9 @@ class Replica:
         self._identity = identity
         self._is_tool = identity.kind is SessionKind.TOOL
         self._log = log
+        self._polled = log if isinstance(log, Polls) else None
+        if isinstance(log, TellsAhead):
+            log.foretells(Foretelling(lambda: self.machine))
         self._clock = clock
         self._checkpoints = checkpoints
         self._wakeups = Wakeups()
@@ -177,6 +182,8 @@ class Replica:
 
     def waiter(self, keys: Iterable[Key], event: asyncio.Event | None = None) -> Waiter:
         """Be woken when `apply` touches any of these; several waiters may share an event."""
+        if self._polled is not None:
+            self._polled.hurry()
         return self._wakeups.waiter(keys, event)
 
     def take_moved(self) -> list[str]:

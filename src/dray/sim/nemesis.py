@@ -42,8 +42,17 @@ class Fault:
 class Nemesis:
     """Runs faults on a world until it is told to heal."""
 
-    def __init__(self, world: World, faults: Sequence[Fault], *, period: float = 20.0) -> None:
+    def __init__(
+        self,
+        world: World,
+        faults: Sequence[Fault],
+        *,
+        period: float = 20.0,
+        watch: Callable[[str, int, bool], None] | None = None,
+    ) -> None:
+        """`watch` is told the name and number of each fault when it strikes, and when it is undone."""
         self._world = world
+        self._watch = watch
         self._faults = tuple(faults)
         assert self._faults, "a nemesis without faults is none"
         self._period = period
@@ -80,10 +89,23 @@ class Nemesis:
         if undo is None:
             return
         self.struck[fault.name] = self.struck.get(fault.name, 0) + 1
+        undo = self._watched(fault.name, undo)
         entry = (fault.name, undo)
         self._undos.append(entry)
         # Most faults are short, some last as long as they may: squaring draws both.
         self._world.loop.call_later(self._dice.random() ** 2 * fault.longest, self._undo, entry)
+
+    def _watched(self, name: str, undo: Undo) -> Undo:
+        if self._watch is None:
+            return undo
+        watch, number = self._watch, sum(self.struck.values())
+        watch(name, number, True)
+
+        def undo_and_tell() -> None:
+            undo()
+            watch(name, number, False)
+
+        return undo_and_tell
 
     def _undo(self, entry: tuple[str, Undo]) -> None:
         if entry in self._undos:

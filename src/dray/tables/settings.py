@@ -66,7 +66,8 @@ class CompactionSettings(Section):
     """Take no more than this in hand at a time."""
 
     idle: timedelta = timedelta(minutes=5)
-    """Stop Spark when nothing was due for this long. It takes ten seconds to start again."""
+    """Stop Spark when nothing was due for this long. It takes ten seconds to start again. `drayd dev` looks as often at
+    tables that stand still."""
 
     master: str = "local[*,4]"
     """Where Spark runs: on the cores of this machine, or the `spark://` address of a cluster."""

@@ -21,7 +21,7 @@ from datetime import timedelta
 from typing import Final, Generic, cast
 
 from dray.client.client import Client
-from dray.client.errors import ClientError, Disconnected, OutcomeUnknown, error_of
+from dray.client.errors import ClientError, Disconnected, NotServed, OutcomeUnknown, error_of
 from dray.client.transport import A, Method, Q, Stream
 from dray.clock import ManualClock
 from dray.errors import DrayError
@@ -112,9 +112,12 @@ class InProcessTransport:
         self._numbers = 0
 
     async def call(self, method: Method[Q, A], request: Q, timeout: float) -> A:
+        served = self._methods.get(method.name)
+        if served is None:
+            raise NotServed(f"{method.path} needs a broker: see dray.testing.broker()")
         try:
             async with asyncio.timeout(timeout):
-                packed = await self._methods[method.name].answer(self._api, self._caller, request.SerializeToString())
+                packed = await served.answer(self._api, self._caller, request.SerializeToString())
         except DrayError as error:
             raise told(error) from error
         except TimeoutError as late:

@@ -33,6 +33,8 @@ class Message:
     """When it came into its bucket, by a counter."""
     last: tuple[bytes, int] | None = None
     note: str | None = None
+    name: tuple[bytes, int] | None = None
+    batch: bytes = b""
 
 
 @dataclass
@@ -62,6 +64,9 @@ class Model:
         self.counter = 0
         self.now = self.running = 0
         self.paused = False
+        self.homes: dict[bytes, int] = {}
+        """Undecided batches, and where each is decided."""
+        self.decisions: dict[bytes, bool] = {}
 
     def at(self, now: int, running: int, paused: bool) -> None:
         self.now, self.running, self.paused = now, running, paused
@@ -115,10 +120,15 @@ class Model:
         if bad or row.seq >= 1 << 36 or not -1 <= row.retries <= 32_000:
             return "malformed"
         if row.key:
+            if self.is_undecided(keys[row.key - 1], row.seq):
+                return "undecided"
             known = self.known(keys[row.key - 1], row.seq)
             if known is not None:
                 return ("duplicate", *known, row.seq)
         return "full" if len(self.messages) >= self.config.max_messages else None
+
+    def is_undecided(self, key: bytes, seq: int) -> bool:
+        return any(message.name == (key, seq) for message in self.of("prepared"))
 
     def add(self, row: EnqueueRow, keys: list[bytes], body: bytes, *, inline: bool) -> Message | None:
         """None: no more can be remembered."""
@@ -136,12 +146,42 @@ class Model:
         message = Message(
             slot=-1, arrival=self.next_arrival, row=row, body=body, priority=row.priority, enqueued=self.now,
             retries=self.config.max_retries if row.retries < 0 else row.retries, ident=ident, inline=inline,
+            name=(keys[row.key - 1], row.seq) if row.key else None,
         )  # fmt: skip
         self.next_arrival += 1
         self.messages[message.arrival] = message
         due = (self.now + row.wait if row.flags & RELATIVE else row.wait) if row.wait else 0
         self.come_back(message, due)
         return message
+
+    # -- batches -----------------------------------------------------------
+
+    def prepare(self, batch: bytes, home: int, messages: list[Message]) -> None:
+        """Messages that were added just now are not there yet."""
+        for message in messages:
+            message.state, message.batch = "prepared", batch
+        if messages:
+            self.homes[batch] = home
+
+    def finish(self, batch: bytes, *, commit: bool) -> list[Message]:
+        del self.homes[batch]
+        parts = [message for message in self.of("prepared") if message.batch == batch]
+        for message in parts:
+            if commit:
+                self.come_back(message, message.due)
+                continue
+            del self.messages[message.arrival]
+            if message.name is not None:
+                self.give_back(*message.name)
+        return parts
+
+    def give_back(self, key: bytes, seq: int) -> None:
+        generation = next((g for g in reversed(self.generations) if seq in g.taken.get(key, ())), None)
+        if generation is None:
+            return  # it was in doubt for longer than it is remembered
+        generation.taken[key].remove(seq)
+        if not generation.taken[key]:
+            del generation.taken[key], generation.numbers[key]
 
     # -- deliveries --------------------------------------------------------
 
@@ -243,6 +283,8 @@ class Model:
     # -- operators ---------------------------------------------------------
 
     def bury(self, message: Message, *, force: bool, note: str) -> str:
+        if message.state == "prepared":
+            return "gone"
         if message.state == "dead":
             return "already"
         if message.state == "leased" and not force:

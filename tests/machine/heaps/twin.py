@@ -4,7 +4,8 @@ import random
 
 from dray.machine import checkpoint
 from dray.machine.heaps import answers
-from dray.machine.heaps.answers import Enqueued, Granted, Settled
+from dray.machine.heaps.answers import Enqueued, Granted, MessageGiven, Settled
+from dray.machine.heaps.batches import BatchWord, Decide, Decided, Finish, Prepare
 from dray.machine.heaps.catalog import CreateHeap, HeapCreated, HeapReady
 from dray.machine.heaps.commands import (
     Buried,
@@ -39,6 +40,7 @@ from dray.machine.heaps.rows import State
 from dray.machine.heaps.shard import BODY_OVERHEAD
 from dray.machine.names import wal_id
 from dray.machine.sessions import Close
+from dray.machine.verdict import DONE, Refused, Why
 
 from ..scribe import LOG, Tape
 from .model import Message, Model, runs
@@ -47,8 +49,10 @@ EDGES = [-(1 << 63), -1, 0, 1, 5, 5, 5, (1 << 63) - 1]
 KEYS = [bytes([number]) * 16 for number in range(3)]
 CODES = {answers.DONE: "done", answers.ALREADY: "already", answers.LOST: "lost", answers.GONE: "gone",
          answers.DIED: "died"}  # fmt: skip
-REFUSALS = {answers.MALFORMED: "malformed", answers.FULL: "full", answers.DEDUP_FULL: "dedup-full"}
-STATES = {"ready": State.READY, "delayed": State.DELAYED, "leased": State.LEASED, "dead": State.DEAD}
+REFUSALS = {answers.MALFORMED: "malformed", answers.FULL: "full", answers.DEDUP_FULL: "dedup-full",
+            answers.UNDECIDED: "undecided"}  # fmt: skip
+STATES = {"ready": State.READY, "delayed": State.DELAYED, "leased": State.LEASED, "dead": State.DEAD,
+          "prepared": State.PREPARED}  # fmt: skip
 
 
 def draw_config(dice: random.Random) -> HeapConfig:
@@ -96,7 +100,7 @@ class Twin:
         acts = [
             (self.enqueue, 34), (self.lease, 24), (self.settle, 24), (self.tick, 5), (self.bury, 4), (self.replay, 3),
             (self.bury_replay_nack, 2), (self.drop, 1), (self.purge, 1), (self.spill, 2), (self.reload, 2),
-            (self.alter, 1), (self.jump, 1),
+            (self.alter, 1), (self.jump, 1), (self.prepare, 8), (self.decide, 3), (self.finish, 7),
         ]  # fmt: skip
         kinds = [act for act, weight in acts for _ in range(weight)]
         for _ in range(steps):
@@ -138,21 +142,29 @@ class Twin:
 
     def enqueue(self) -> None:
         drawn = [self.draw_row() for _ in range(self.dice.randrange(1, 6))]
-        rows, bodies = [row for row, _ in drawn], [body for _, body in drawn]
-        in_object, atomic = self.dice.random() < 0.5, self.dice.random() < 0.3
-        flags = (IN_OBJECT if in_object else 0) | (ATOMIC if atomic else 0)
-        fields = {"bodies": b"" if in_object else b"".join(bodies)}
-        if in_object:
-            fields = {"wal_id": self.new_object(), "size": 1_000, "created_ms": 1}
-        verdict = self.do(Enqueue(shard=self.id, packed=pack_messages(rows), keys=tuple(KEYS), flags=flags, **fields))
+        atomic = self.dice.random() < 0.3
+        command = self.draw_messages(drawn, flags=ATOMIC if atomic else 0)
+        verdict = self.do(command)
         assert isinstance(verdict, Enqueued), verdict
-        torn = self.torn(rows) if atomic else None
+        torn = self.torn([row for row, _ in drawn]) if atomic else None
         if torn is not None:
-            assert {given[:2] for given in verdict.given} == {(answers.TORN, torn)}, "L10"
+            assert set(verdict.given) == {torn}, "L10"
             return
-        for given, row, body in zip(verdict.given, rows, bodies, strict=True):
+        self.took(verdict.given, drawn, inline=not command.flags & IN_OBJECT)
+
+    def draw_messages(self, drawn: list[tuple[EnqueueRow, bytes]], *, flags: int) -> Enqueue:
+        fields = {"bodies": b"".join(body for _, body in drawn)}
+        if self.dice.random() < 0.5:
+            fields = {"wal_id": self.new_object(), "size": 1_000, "created_ms": 1}
+            flags |= IN_OBJECT
+        packed = pack_messages(row for row, _ in drawn)
+        return Enqueue(shard=self.id, packed=packed, keys=tuple(KEYS), flags=flags, **fields)
+
+    def took(self, told: list[MessageGiven], drawn: list[tuple[EnqueueRow, bytes]], *, inline: bool) -> list[Message]:
+        new = []
+        for given, (row, body) in zip(told, drawn, strict=True):
             judged = self.model.judge(row, KEYS, self.model.config.max_payload_bytes + BODY_OVERHEAD)
-            message = None if judged else self.model.add(row, KEYS, body, inline=not in_object)
+            message = None if judged else self.model.add(row, KEYS, body, inline=inline)
             if isinstance(judged, tuple):
                 assert given == (answers.DUPLICATE, *judged[1:]), (given, judged)
             elif message is None:
@@ -163,26 +175,69 @@ class Twin:
                 assert message.ident not in self.idents, "DD2"
                 self.idents.add(message.ident)
                 message.slot = given.slot
+                new.append(message)
+        return new
 
-    def torn(self, rows: list[EnqueueRow]) -> int | None:
+    def prepare(self) -> None:
+        """BA2, BA3: a batch that is not there yet."""
+        drawn = [self.draw_row() for _ in range(self.dice.randrange(1, 5))]
+        batch, home = self.dice.randbytes(16), self.dice.choice((0, 0, 7))
+        part = self.draw_messages(drawn, flags=0)
+        begun_ms = self.machine.timeline.running_ms
+        verdict = self.do(Prepare(batch=batch, home=home, begun_ms=begun_ms, part=part))
+        assert isinstance(verdict, Enqueued), verdict
+        torn = self.torn([row for row, _ in drawn])
+        if torn is not None:
+            assert set(verdict.given) == {torn}, "L10"
+            return
+        self.model.prepare(batch, home, self.took(verdict.given, drawn, inline=not part.flags & IN_OBJECT))
+
+    def decide(self) -> None:
+        """BA1: about a batch that is prepared here, or about one of other domains."""
+        here = [batch for batch, home in self.model.homes.items() if not home]
+        batch = self.dice.choice([*here, *list(self.model.decisions)[-3:], self.dice.randbytes(16)])
+        word = self.dice.choice((BatchWord.ABORT, BatchWord.COMMIT))
+        verdict = self.do(Decide(batch=batch, begun_ms=self.machine.timeline.running_ms, word=word, shards=(self.id,)))
+        assert verdict == Decided(commit=self.model.decisions.setdefault(batch, word is BatchWord.COMMIT)), "BA1"
+
+    def finish(self) -> None:
+        """BA4: it is there, or nothing is left of it; and only as it was decided, where that is known."""
+        if not self.model.homes:
+            return
+        batch, home = self.dice.choice(list(self.model.homes.items()))
+        commit = self.dice.random() < 0.5
+        verdict = self.do(Finish(shard=self.id, batch=batch, commit=commit, rows=5))
+        if not home and commit != self.model.decisions.get(batch, False):
+            assert isinstance(verdict, Refused), verdict
+            assert verdict.why is Why.STATE, "BA1"
+            return
+        assert verdict is DONE, verdict
+        for message in self.model.finish(batch, commit=commit):
+            if not commit and message.name is not None:
+                self.idents.discard(message.ident)  # nobody was told; the same message may have it again
+        assert self.do(Finish(shard=self.id, batch=batch, commit=not commit, rows=1)) is DONE, "again is harmless"
+
+    def torn(self, rows: list[EnqueueRow]) -> MessageGiven | None:
         model, fresh, keyed, seen = self.model, 0, 0, set()
         newest = model.generations[-1] if model.generations else None
         current = newest and model.running - newest.begun_running < model.config.dedup_window_ms // 4
         for index, row in enumerate(rows):
             if model.judge(row, KEYS, model.config.max_payload_bytes + BODY_OVERHEAD) == "malformed":
-                return index
+                return MessageGiven(answers.TORN, index, 0, answers.MALFORMED)
             if row.key:
                 key = KEYS[row.key - 1]
+                if model.is_undecided(key, row.seq):
+                    return MessageGiven(answers.TORN, index, 0, answers.UNDECIDED)
                 if model.known(key, row.seq) or (row.key, row.seq) in seen:
                     continue
                 seen.add((row.key, row.seq))
                 keyed += 1
                 ranges = runs(newest.taken.get(key, {0})) if current else 1
                 if model.remembered() + keyed > model.config.max_dedup_keys or ranges + keyed > 4_096:
-                    return index
+                    return MessageGiven(answers.TORN, index, 0, answers.DEDUP_FULL)
             fresh += 1
             if len(model.messages) + fresh > model.config.max_messages:
-                return index
+                return MessageGiven(answers.TORN, index, 0, answers.FULL)
         return None
 
     def new_object(self) -> bytes:
@@ -372,6 +427,8 @@ class Twin:
             assert row.attempts <= row.max_retries + 1, "L3"
             assert (message.slot in messages.bodies) == message.inline
             assert messages.notes.get(message.slot) == message.note
+        assert list(self.shard.batches.all) == list(model.homes)
+        assert len(self.shard.batches.named) == sum(message.name is not None for message in model.of("prepared"))
         named = sum(not message.inline for message in model.messages.values())
         assert sum(owner.rows for owner in self.machine.objects.all()) == named
         assert all((owner.id in self.machine.objects.dead) == (not owner.rows) for owner in self.machine.objects.all())

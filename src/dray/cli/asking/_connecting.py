@@ -46,6 +46,12 @@ class NotConfirmed(Invalid):
     advice = "look with --dry-run first; then add --yes"
 
 
+class NotConfirmedBlind(NotConfirmed):
+    """The same, where there is no --dry-run."""
+
+    advice = "add --yes"
+
+
 def selected(bootstrap: str | None, profile: str | None) -> Selection:
     """The cluster that the user means; a file or a name that cannot be used is wrong usage."""
     environ = environment()
@@ -98,12 +104,12 @@ def pairs(option: str, texts: Sequence[str] | None) -> Mapping[str, str]:
     return found
 
 
-def confirm(name: str, yes: bool, what: str) -> None:
-    """The name again, typed by a person; a program says --yes."""
+def confirm(name: str, yes: bool, what: str, *, blind: bool = False) -> None:
+    """The name again, typed by a person; a program says --yes. `blind`: the command has no --dry-run."""
     if yes:
         return
     if not sys.stdin.isatty() or typer.prompt(f"{what}? type {name} to confirm", err=True) != name:
-        raise NotConfirmed("this was not confirmed", would=what)
+        raise (NotConfirmedBlind if blind else NotConfirmed)("this was not confirmed", would=what)
 
 
 def tell_dry_run(dry_run: bool, form: TableFormat) -> None:

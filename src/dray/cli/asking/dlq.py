@@ -65,7 +65,7 @@ def delete_command(
     """Delete dead letters."""
     chosen = _chosen(ids, everything)
     what = "all dead letters" if chosen is None else f"{len(chosen)} dead letters"
-    confirm(heap, yes, f"delete {what} of the heap {heap}")
+    confirm(heap, yes, f"delete {what} of the heap {heap}", blind=True)
     count = ask_heaps(endpoint, lambda client: client.heap(heap).dlq.delete(chosen))
     show(form, {"heap": heap, "deleted": count}, ("HEAP", "DELETED"), [(heap, count)])
 

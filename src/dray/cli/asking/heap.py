@@ -100,7 +100,7 @@ def delete_command(
     heap: HeapName, yes: Yes = False, endpoint: GrpcEndpoint = None, form: TableOption = TableFormat.TEXT
 ) -> None:
     """Delete a heap with all its messages."""
-    confirm(heap, yes, f"delete the heap {heap} with all its messages")
+    confirm(heap, yes, f"delete the heap {heap} with all its messages", blind=True)
     ask_heaps(endpoint, lambda client: client.delete_heap(heap))
     show(form, {"heap": heap, "deleted": True}, ("HEAP", "DELETED"), [(heap, "yes")])
 
@@ -203,7 +203,7 @@ def purge_command(
     form: TableOption = TableFormat.TEXT,
 ) -> None:
     """Delete the messages that are in a heap now."""
-    confirm(heap, yes, f"delete the messages of the heap {heap}")
+    confirm(heap, yes, f"delete the messages of the heap {heap}", blind=True)
     count = ask_heaps(endpoint, lambda client: client.heap(heap).purge(include_leased=leased, include_dlq=dead))
     show(form, {"heap": heap, "purged": count}, ("HEAP", "PURGED"), [(heap, count)])
 

@@ -14,7 +14,7 @@ from dray.access.authorizer import Action
 from dray.access.key_service import KeyService, NewKey
 from dray.access.keys import KeyText
 from dray.access.principals import KnownCaller
-from dray.cli.options import FormatOption
+from dray.cli.options import KEY_ROLE_HELP, FormatOption, KeyExpires, KeyName, KeyPrincipal
 from dray.cli.output import Format, answer
 from dray.cli.tables import TableFormat, TableOption, show
 from dray.clock import SystemClock
@@ -47,17 +47,10 @@ class RoleName(Enum):
 @key.command("create")
 def create(
     directory: KeysDirectory,
-    name: Annotated[str, typer.Option("--name", help="What people call it.")] = "",
-    role: Annotated[
-        RoleName | None,
-        typer.Option("--role", help="What it may do. Default: admin for the first key of a cluster, else operator."),
-    ] = None,
-    principal: Annotated[
-        str, typer.Option("--principal", metavar="User:NAME", help="Who uses it. Default: User:key-ID.")
-    ] = "",
-    expires: Annotated[
-        str, typer.Option("--expires", metavar="30d", help="It works no more after this long. Default: never.")
-    ] = "",
+    name: KeyName = "",
+    role: Annotated[RoleName | None, typer.Option("--role", help=KEY_ROLE_HELP)] = None,
+    principal: KeyPrincipal = "",
+    expires: KeyExpires = "",
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Make a key. Its secret is shown once, and stored nowhere."""

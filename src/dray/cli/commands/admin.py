@@ -9,10 +9,11 @@ from typing import Annotated, Final, TypeAlias
 import typer
 
 from dray.cli.commands._keys import audit, key
+from dray.cli.commands._moving import export_cluster, import_cluster
 from dray.cli.commands._pins import pins
-from dray.cli.commands._table import table
-from dray.cli.options import FormatOption
+from dray.cli.options import ConfigFile, FormatOption, Sets, load_config
 from dray.cli.output import Format, answer
+from dray.cli.table_commands import table
 from dray.clock import SystemClock
 from dray.disk import DirectoryLock, LocalDisk
 from dray.errors import Corrupt, Invalid, NotFound
@@ -24,6 +25,7 @@ from dray.machine.machine import Machine
 from dray.node.activation import activate, newest_version
 from dray.node.directory import DataDirectory
 from dray.node.growth import add_domains
+from dray.node.history import state_of_version
 from dray.node.inspection import Inspected, current_machine, inspect, verify
 from dray.node.metadata import Effects
 from dray.node.recovery import recover as recover_domain
@@ -32,6 +34,8 @@ from dray.offload import ThreadOffload
 app: Final = typer.Typer()
 meta: Final = typer.Typer(help="The metadata of a data directory, beside a running broker or with none.")
 app.add_typer(meta, name="meta")
+meta.command("export")(export_cluster)
+meta.command("import")(import_cluster)
 app.add_typer(table, name="table")
 app.add_typer(pins, name="pins")
 app.add_typer(key, name="key")
@@ -66,6 +70,21 @@ def get_key(directory: Directory, key: str, domain: DomainOption = 0, form: Form
     if value is None:
         raise NotFound("no such key: list them with `drayd admin meta ls`", key=key)
     answer(form, {"key": key, "value": value}, json.dumps(value, indent=2))
+
+
+@meta.command("at")
+def list_version(
+    version: Annotated[int, typer.Argument(metavar="VERSION", min=0, help="Of the delta log.")],
+    prefix: Annotated[str, typer.Argument(metavar="PREFIX")] = ROOT,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    domain: DomainOption = 0,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """List the state as of a version of a delta log, beside the brokers that write it."""
+    machine = asyncio.run(state_of_version(load_config(config, sets, []), domain, version))
+    pairs = list(listing.ls(machine, prefix))
+    answer(form, {"keys": [{"key": key, "value": value} for key, value in pairs]}, "\n".join(key for key, _ in pairs))
 
 
 @meta.command("tail")

@@ -17,6 +17,7 @@ DEDUP_FULL: Final = -4
 CLOSED: Final = -5
 MALFORMED: Final = -6
 TORN: Final = -7
+UNDECIDED: Final = -8
 
 # Of a settlement, and of a message that an operator named.
 DONE: Final = 0
@@ -30,7 +31,7 @@ class MessageGiven(NamedTuple):
     """The answer to one message: where it lies and what its id is made of, or a code."""
 
     slot: int
-    """A code if it is negative. Of `TORN`, `number` is the row that tore the batch."""
+    """A code if it is negative. Of `TORN`, `number` is the row that tore the batch, and `seq` the code of why."""
     number: int = 0
     begun_ms: int = 0
     seq: int = 0

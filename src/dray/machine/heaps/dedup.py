@@ -118,6 +118,26 @@ class Dedup:
         generation.entries[key] = _ONE.pack(entry.number, entry.floor, *ranges) if only else entry
         return Known(entry.number, generation.begun_ms)
 
+    def give_back(self, key: bytes, seq: int) -> None:
+        """Forget that a sequence was taken: its batch was aborted, and nobody was told its id (BA4)."""
+        for generation in reversed(self._generations):
+            entry = generation.entries.get(key)
+            if entry is None:
+                continue
+            number, floor, *ends = _ONE.unpack(entry) if isinstance(entry, bytes) else (*entry[:2], *entry.ranges)
+            ranges = array("Q", ends)
+            if not bisect_right(ranges, seq) & 1:
+                continue
+            _remove(ranges, seq)
+            self.count += (len(ranges) - len(ends)) // 2
+            if not ranges:
+                del generation.entries[key]
+            elif len(ranges) == 2:
+                generation.entries[key] = _ONE.pack(number, floor, *ranges)
+            else:
+                generation.entries[key] = _Many(number, floor, ranges)
+            return
+
     def has_room(self, key: bytes, fresh: int, running_ms: int, config: HeapConfig) -> bool:
         """Would `fresh` more sequences be taken, at least one of them of this key, whatever they are?"""
         generation = self._current(running_ms, config.dedup_window_ms)
@@ -216,3 +236,12 @@ def _insert(ranges: "array[int]", seq: int) -> None:
         ranges[at] = seq
     else:
         ranges[at:at] = array("Q", (seq, seq + 1))
+
+
+def _remove(ranges: "array[int]", seq: int) -> None:
+    """Take away a sequence that one of the ranges holds."""
+    at = bisect_right(ranges, seq)
+    start, end = ranges[at - 1], ranges[at]
+    left = (start, seq) if start < seq else ()
+    right = (seq + 1, end) if seq + 1 < end else ()
+    ranges[at - 1 : at + 1] = array("Q", (*left, *right))

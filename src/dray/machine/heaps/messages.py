@@ -1,5 +1,7 @@
 """The life of the messages of one shard.
 
+    prepare --> PREPARED --commit--> READY or DELAYED, --abort--> gone
+
     enqueue --> READY <--wake-- DELAYED <--+-- nack, or the deadline passes
        |          |                ^       |
        |        lease            delay   LEASED --ack--> gone
@@ -91,11 +93,11 @@ class Messages:
     # -- edges -------------------------------------------------------------
 
     def add(self, row: tuple[int, ...], body: bytes | None, due_ms: int, rank: int, arrival: int) -> int:
-        """A new message: its row says whether it is ready or delayed."""
+        """A new message: its row says whether it is ready, delayed or prepared."""
         slot = self.rows.add(row)
         if row[0] == READY:
             heappush(self.ready.entries, rank << KEY_SHIFT | arrival << ARRIVAL_SHIFT | slot)
-        else:
+        elif row[0] == DELAYED:
             self.delays.push(entry_of(due_ms, arrival, slot))
         if body is not None:
             self.keep_body(slot, body)

@@ -9,7 +9,7 @@ from itertools import islice
 from dray.machine.heaps.answers import ALREADY, DONE, GONE, LOST
 from dray.machine.heaps.commands import Buried, Bury, Drop, MessageRef, Moved, Purge, Purged, Replay, Spilled
 from dray.machine.heaps.packets import SPILL_ROW, Spill
-from dray.machine.heaps.rows import DEAD, LEASED
+from dray.machine.heaps.rows import DEAD, LEASED, PREPARED
 from dray.machine.heaps.shard import HeapMoment, Shard
 
 
@@ -34,6 +34,8 @@ def _bury_one(shard: Shard, ref: MessageRef, command: Bury, moment: HeapMoment) 
     if not messages.rows.holds(ref.slot, ref.arrival):
         return GONE
     state = messages.rows.state(ref.slot)
+    if state == PREPARED:
+        return GONE  # BA2
     if state == DEAD:
         return ALREADY
     if state == LEASED:
@@ -88,7 +90,7 @@ def purge(shard: Shard, command: Purge, moment: HeapMoment) -> Purged:
     end = min(command.start + limit, messages.rows.slots)
     count = 0
     for slot, row in list(messages.rows.all(command.start, end)):
-        if row.arrival >= command.upto:
+        if row.arrival >= command.upto or row.state == PREPARED:  # BA2
             continue
         if row.state == LEASED:
             if not command.include_leased:
@@ -106,6 +108,7 @@ def purge(shard: Shard, command: Purge, moment: HeapMoment) -> Purged:
 
 def close(shard: Shard, limit: int) -> tuple[int, int]:
     """Drop what a closed shard holds, in slices: how many rows went, and how many are left."""
+    shard.batches.clear()
     gone = shard.messages.cut(limit)
     shard.leases.cut(limit)
     forgotten = shard.dedup.cut(limit - gone)
@@ -130,5 +133,5 @@ def _expired_ones(shard: Shard, named: tuple[MessageRef, ...], moment: HeapMomen
     return [
         slot
         for slot in found
-        if rows.state(slot) not in (LEASED, DEAD) and rows.enqueued_ms(slot) <= moment.now_ms - ttl_ms
+        if rows.state(slot) not in (LEASED, DEAD, PREPARED) and rows.enqueued_ms(slot) <= moment.now_ms - ttl_ms
     ]

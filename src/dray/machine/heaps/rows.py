@@ -4,8 +4,8 @@
     | priority i64 | arrival u64 | place u64 | enqueued ms i64 | due ms i64 | seq u64 | begun ms i64
 
 `place` is the ordinal of the object that holds the body + 1, or 0 while it is
-in memory. `due` is when a delayed message becomes ready, or when a dead one
-died. What is read with the message alone (headers, keys, producer) is in the
+in memory. `due` is when a delayed or prepared message becomes ready, or when a
+dead one died. What is read with the message alone (headers, keys, producer) is in the
 body, which the machine does not look into.
 
 A slot is used again; a message is known by slot and arrival, and the arrival
@@ -37,6 +37,8 @@ class State(IntEnum):
     DELAYED = 2
     LEASED = 3
     DEAD = 4
+    PREPARED = 5
+    """Part of a batch that is not decided: nobody sees it."""
 
 
 FREE: Final = int(State.FREE)
@@ -44,6 +46,7 @@ READY: Final = int(State.READY)
 DELAYED: Final = int(State.DELAYED)
 LEASED: Final = int(State.LEASED)
 DEAD: Final = int(State.DEAD)
+PREPARED: Final = int(State.PREPARED)
 _STATES: Final = len(State)
 
 _PARTITION: Final = struct.Struct("<H"), 2

@@ -25,12 +25,14 @@ from dray.machine.heaps.answers import (
     LOST,
     MALFORMED,
     TORN,
+    UNDECIDED,
     Enqueued,
     Granted,
     GrantedMessage,
     MessageGiven,
     Settled,
 )
+from dray.machine.heaps.batches import Finish, Prepare, PreparedBatch, PreparedBatches
 from dray.machine.heaps.commands import OpenShard
 from dray.machine.heaps.config import MAX_RETRIES
 from dray.machine.heaps.dedup import Dedup
@@ -52,7 +54,7 @@ from dray.machine.heaps.packets import (
     Settle,
     Settlement,
 )
-from dray.machine.heaps.rows import DELAYED, LEASED, READY, ROW, SIZE
+from dray.machine.heaps.rows import DELAYED, LEASED, PREPARED, READY, ROW, SIZE
 from dray.machine.heaps.timers import WAKE_LIMIT
 from dray.machine.heaps.tombs import Tombs
 from dray.machine.names import SessionId, StreamId
@@ -132,6 +134,7 @@ class Shard:
         self.leases = Leases()
         self.dedup = Dedup()
         self.tombs = Tombs()
+        self.batches = PreparedBatches()
         self.next_arrival = 1
         self.anonymous = 0
         """The number of messages without a key, and below it the sequence of the next one."""
@@ -154,7 +157,42 @@ class Shard:
         if command.flags & ATOMIC:
             torn = self._torn(command, rows, moment)
             if torn is not None:
-                return Enqueued([MessageGiven(TORN, torn)] * len(rows))  # L10
+                return Enqueued([torn] * len(rows))  # L10
+        return Enqueued(self._take_all(command, rows, moment, place))
+
+    def prepare(self, command: Prepare, moment: HeapMoment, place: int) -> Enqueued:
+        """As a batch is taken, but nobody sees it until it is finished (BA2)."""
+        rows = [EnqueueRow._make(row) for row in ENQUEUE_ROW.iter_unpack(command.part.packed)]
+        if self.closed:
+            return Enqueued([MessageGiven(CLOSED)] * len(rows))
+        torn = self._torn(command.part, rows, moment)
+        if torn is not None:
+            return Enqueued([torn] * len(rows))  # L10
+        given = self._take_all(command.part, rows, moment, place, prepared=True)
+        both = [(row, one.slot) for row, one in zip(rows, given, strict=True) if one.slot >= 0]
+        if both:
+            names = tuple((command.part.keys[row.key - 1], row.seq) for row, _ in both if row.key)
+            slots = tuple(slot for _, slot in both)
+            prepared = PreparedBatch(command.home, command.begun_ms, moment.running_ms, slots, names)
+            self.batches.add(command.batch, prepared)  # BA3
+        return Enqueued(given)
+
+    def finish(self, command: Finish, moment: HeapMoment) -> int:
+        """What was prepared is there from now on, or is gone (BA4); how many rows it was."""
+        prepared = self.batches.take(command.batch)
+        for slot in prepared.slots:
+            if command.commit:
+                self.messages.totals.enqueued += 1
+                self.messages.come_back(slot, self.messages.rows.due_ms(slot), moment.now_ms)
+            else:
+                self.messages.remove(slot)
+        for key, seq in () if command.commit else prepared.names:
+            self.dedup.give_back(key, seq)
+        return len(prepared.slots)
+
+    def _take_all(
+        self, command: Enqueue, rows: list[EnqueueRow], moment: HeapMoment, place: int, *, prepared: bool = False
+    ) -> list[MessageGiven]:
         given: list[MessageGiven] = []
         judge, take, at, bodies = self._judge, self._take, 0, command.bodies
         for row in rows:
@@ -164,8 +202,8 @@ class Shard:
             else:
                 body = bytes(bodies[at : at + row.length])
                 at += row.length
-            given.append(take(command, row, body, moment, place) if code is None else code)
-        return Enqueued(given)
+            given.append(take(command, row, body, moment, place, prepared) if code is None else code)
+        return given
 
     def _judge(self, command: Enqueue, row: EnqueueRow, moment: HeapMoment) -> MessageGiven | None:
         """Why a message is not taken (L11). Dedup goes first: a repeat is told so whatever is full by now."""
@@ -173,7 +211,10 @@ class Shard:
             return MessageGiven(MALFORMED)
         if row.key:
             window_ms = self.messages.config.dedup_window_ms
-            known = self.dedup.find(command.keys[row.key - 1], row.seq, moment.running_ms, window_ms)
+            key = command.keys[row.key - 1]
+            if self.batches.named and (key, row.seq) in self.batches.named:
+                return MessageGiven(UNDECIDED)  # BA3
+            known = self.dedup.find(key, row.seq, moment.running_ms, window_ms)
             if known is not None:
                 self.messages.totals.duplicates += 1
                 return MessageGiven(DUPLICATE, known.number, known.begun_ms, row.seq)
@@ -196,7 +237,7 @@ class Shard:
         )
 
     def _take(
-        self, command: Enqueue, row: EnqueueRow, body: bytes | None, moment: HeapMoment, place: int
+        self, command: Enqueue, row: EnqueueRow, body: bytes | None, moment: HeapMoment, place: int, prepared: bool
     ) -> MessageGiven:
         now_ms, messages = moment.now_ms, self.messages
         priority, wait, partition, retries, flags, key_at, seq, position, length = row
@@ -220,35 +261,43 @@ class Shard:
         due_ms = wait and (now_ms + wait if flags & RELATIVE else wait)
         delayed = due_ms > now_ms
         packed = (
-            DELAYED if delayed else READY, flags & STAYS, partition, 0,
+            PREPARED if prepared else DELAYED if delayed else READY, flags & STAYS, partition, 0,
             messages.config.max_retries if retries < 0 else retries, length, position, number,
             priority, arrival, place, now_ms, due_ms if delayed else 0, seq, begun_ms,
         )  # fmt: skip
         slot = messages.add(packed, body, due_ms, messages.rank(priority), arrival)
-        messages.totals.enqueued += 1
+        messages.totals.enqueued += not prepared
         return MessageGiven._make((slot, number, begun_ms, seq))
 
-    def _torn(self, command: Enqueue, rows: list[EnqueueRow], moment: HeapMoment) -> int | None:
-        """The first message that would be refused, of a batch that is taken whole or not at all."""
+    def _torn(self, command: Enqueue, rows: list[EnqueueRow], moment: HeapMoment) -> MessageGiven | None:
+        """The first message that would be refused, of a batch that is taken whole or not at all, and why."""
         config, fresh, keyed, size = self.messages.config, 0, 0, 0
         seen: set[tuple[int, int]] = set()
+
+        def torn(index: int, code: int) -> MessageGiven:
+            return MessageGiven(TORN, index, 0, code)
+
         for index, row in enumerate(rows):
             if self._is_malformed(command, row):
-                return index
+                return torn(index, MALFORMED)
             if row.key:
                 key = command.keys[row.key - 1]
+                if (key, row.seq) in self.batches.named:
+                    return torn(index, UNDECIDED)  # BA3
                 known = self.dedup.find(key, row.seq, moment.running_ms, config.dedup_window_ms)
                 if known is not None or (row.key, row.seq) in seen:
                     continue
                 seen.add((row.key, row.seq))
                 keyed += 1
                 if not self.dedup.has_room(key, keyed, moment.running_ms, config):
-                    return index
+                    return torn(index, DEDUP_FULL)
             fresh += 1
             size += row.length + BODY_COST
             full = len(self.messages.rows) + fresh > config.max_messages or self.next_arrival + fresh > MAX_ARRIVAL
-            if full or (not command.flags & IN_OBJECT and self._inline.used + size > INLINE_BYTES):
-                return index
+            if full:
+                return torn(index, FULL)
+            if not command.flags & IN_OBJECT and self._inline.used + size > INLINE_BYTES:
+                return torn(index, INLINE_FULL)
         return None
 
     # -- lease -------------------------------------------------------------

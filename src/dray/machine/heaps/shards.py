@@ -21,6 +21,7 @@ from dray.machine.garbage import Objects
 from dray.machine.head import Head
 from dray.machine.heaps import operators
 from dray.machine.heaps.answers import Enqueued
+from dray.machine.heaps.batches import BatchDecisions, Finish, Prepare
 from dray.machine.heaps.commands import (
     Bury,
     CloseShard,
@@ -66,10 +67,13 @@ class Heaps:
     name: ClassVar[str] = "shards"
     since: ClassVar[int] = 2
     commands: ClassVar[tuple[type[Command], ...]] = (
-        OpenShard, CloseShard, Enqueue, Lease, Settle, Tick, Spill, Bury, Replay, Drop, Purge,
+        OpenShard, CloseShard, Enqueue, Lease, Settle, Tick, Spill, Bury, Replay, Drop, Purge, Prepare,
+        Finish,
     )  # fmt: skip
 
-    def __init__(self, head: Head, timeline: Timeline, sessions: Sessions, objects: Objects) -> None:
+    def __init__(
+        self, head: Head, timeline: Timeline, sessions: Sessions, objects: Objects, decisions: BatchDecisions
+    ) -> None:
         self.catalog: HeapsCatalog | None = None
         """Where the catalog is at hand, it says which shards there are."""
         self.all: dict[StreamId, Shard] = {}
@@ -83,6 +87,7 @@ class Heaps:
         self._timeline = timeline
         self._sessions = sessions
         self._objects = objects
+        self._decisions = decisions
 
     def find(self, number: StreamId) -> Shard | None:
         return self.all.get(number)
@@ -97,7 +102,10 @@ class Heaps:
 
     def apply(self, step: Step, command: Command) -> Verdict:
         match command:
-            case Enqueue() | Lease() | Settle() | Tick() | Spill() | Bury() | Replay() | Drop() | Purge():
+            case (
+                Enqueue() | Lease() | Settle() | Tick() | Spill() | Bury() | Replay() | Drop() | Purge() | Prepare()
+                | Finish()
+            ):  # fmt: skip
                 shard = self.all.get(command.shard)
                 if shard is None:
                     return refused(Why.NOT_FOUND, "no such shard")
@@ -120,7 +128,10 @@ class Heaps:
                 self._heirs.ended(session, orphan)
 
     def _change(
-        self, step: Step, shard: Shard, command: Enqueue | Lease | Settle | Tick | Spill | Bury | Replay | Drop | Purge
+        self,
+        step: Step,
+        shard: Shard,
+        command: Enqueue | Lease | Settle | Tick | Spill | Bury | Replay | Drop | Purge | Prepare | Finish,
     ) -> Verdict:
         time, live = self._timeline, self._sessions.live
         if self._heirs.has_orphans:
@@ -129,8 +140,10 @@ class Heaps:
             time.time_ms, time.running_ms, time.paused, step.session, live, self._heirs, step.spare
         )  # fmt: skip
         match command:
-            case Enqueue():
+            case Enqueue() | Prepare():
                 return self._enqueue(step, shard, command, moment)
+            case Finish():
+                return self._finish(step, shard, command, moment)
             case Lease():
                 return self._lease(step, shard, command, moment)
             case Settle():
@@ -139,8 +152,15 @@ class Heaps:
                 return settled
             case Spill():
                 return self._spill(step, shard, command)
-            case _ if shard.closed:
-                return refused(Why.STATE, "the heap is being deleted")
+            case Tick() | Bury() | Replay() | Drop() | Purge():
+                return self._operate(step, shard, command, moment)
+
+    def _operate(
+        self, step: Step, shard: Shard, command: Tick | Bury | Replay | Drop | Purge, moment: HeapMoment
+    ) -> Verdict:
+        if shard.closed:
+            return refused(Why.STATE, "the heap is being deleted")
+        match command:
             case Tick():
                 return self._tick(step, shard, command, moment)
             case Bury():
@@ -148,18 +168,38 @@ class Heaps:
             case Replay() | Drop() | Purge():
                 return self._slice(step, shard, command, moment)
 
-    def _enqueue(self, step: Step, shard: Shard, command: Enqueue, moment: HeapMoment) -> Verdict:
-        in_object = bool(command.flags & IN_OBJECT)
-        denied = self._deny(step, command) if in_object else None
+    def _enqueue(self, step: Step, shard: Shard, command: Enqueue | Prepare, moment: HeapMoment) -> Verdict:
+        messages = command.part if isinstance(command, Prepare) else command
+        in_object = bool(messages.flags & IN_OBJECT)
+        if isinstance(command, Prepare) and command.batch in shard.batches.all:
+            return refused(Why.EXISTS, "the batch is prepared here")
+        denied = self._deny(step, messages) if in_object else None
         if denied is not None:
             return denied
-        enqueued = shard.enqueue(command, moment, self._objects.next + 1 if in_object else 0)
+        place = self._objects.next + 1 if in_object else 0
+        if isinstance(command, Prepare):
+            enqueued = shard.prepare(command, moment, place)
+        else:
+            enqueued = shard.enqueue(command, moment, place)
         if in_object:
-            self._record(step, command, _taken(enqueued))
-        step.body_bytes += len(command.bodies)
+            self._record(step, messages, _taken(enqueued))
+        step.body_bytes += len(messages.bodies)
         step.given.append(shard.next_arrival)
         step.given.extend(given.slot for given in enqueued.given)
         return enqueued
+
+    def _finish(self, step: Step, shard: Shard, command: Finish, moment: HeapMoment) -> Verdict:
+        """Whoever finishes a batch was told its decision; where it was made here, that is looked at, too (BA1)."""
+        prepared = shard.batches.all.get(command.batch)
+        if prepared is None:
+            return DONE
+        if len(prepared.slots) > command.rows:
+            return refused(Why.LIMIT, "more is prepared than may be touched")  # M7
+        committed = command.batch in self._decisions.committed
+        if prepared.home == self._head.domain and command.commit != committed:
+            return refused(Why.STATE, "the batch was not decided so")
+        step.given.append(shard.finish(command, moment))
+        return DONE
 
     def _lease(self, step: Step, shard: Shard, command: Lease, moment: HeapMoment) -> Verdict:
         before = shard.messages.totals.granted
@@ -295,6 +335,7 @@ class Heaps:
             shard.leases.dump(out, closed=shard.closed)
             shard.dedup.dump(out)
             shard.tombs.dump(out)
+            shard.batches.dump(out)
 
     def load(self, source: Reader, version: int) -> None:
         count, self._numbers.next = source.ints(2)
@@ -317,6 +358,7 @@ class Heaps:
             shard.leases.load(source)
             shard.dedup.load(source)
             shard.tombs.load(source)
+            shard.batches.load(source)
 
     def show(self, prefix: str) -> Listing:
         for shard in self:
@@ -333,7 +375,8 @@ def _fields(shard: Shard) -> Fields:
         "heapId": shard.heap_id.hex(), "mode": shard.messages.mode.name, "partitions": shard.partitions,
         "revision": shard.revision, "state": "CLOSED" if shard.closed else "OPEN",
         "ready": counts[READY], "delayed": counts[DELAYED], "leased": counts[LEASED], "dead": counts[DEAD],
-        "inlineBytes": shard.messages.inline_bytes, "dedupEntries": shard.dedup.count,
+        "undecidedBatches": len(shard.batches.all), "inlineBytes": shard.messages.inline_bytes,
+        "dedupEntries": shard.dedup.count,
         "nextArrival": shard.next_arrival,
         "nextDelayMs": shard.messages.next_due_ms(), "nextDeadlineRunningMs": shard.leases.next_end_ms(),
         "forgetsRunningMs": [

@@ -34,14 +34,14 @@ from dray.node.api import durability_of, served_api
 from dray.node.catalog import served_catalog
 from dray.node.descriptors import open_limit, share
 from dray.node.effects import ProcessEffects, of_process
-from dray.node.listening import Taken, refusal, take_ports
+from dray.node.listening import Ports, Taken, refusal, take_ports
 from dray.node.metadata import MetadataOptions
 from dray.node.overview import BrokerView
 from dray.node.plane import OpenPlane, Plane, open_plane
 from dray.node.plans import PlannerProcesses
 from dray.node.pools import Pools
 from dray.node.probes import metadata_probe, stop_probe, store_probe, tasks_probe
-from dray.node.registration import LISTENER, keep_registered, register, registration_of, withdraw
+from dray.node.registration import LISTENER, OUTSIDE, keep_registered, register, registration_of, withdraw
 from dray.node.services import BrokerServices, ServiceSettings, run_services
 from dray.node.settings import BrokerSettings, ClusterSettings, TopicSettings
 from dray.node.space import DiskWatch
@@ -91,6 +91,8 @@ class RunningBroker:
     """Where it listens."""
     advertised: HostPort
     """Where clients are told to connect."""
+    outside: HostPort | None
+    """The same for those who come from outside; None: there is one listener."""
     http: HostPort
     grpc: HostPort | None
     """Where clients of heaps are told to connect; None: nowhere."""
@@ -109,10 +111,11 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
         opened = await _open_plane(stack, config, made)
         plane, catalog = opened.plane, opened.plane.domains.catalog
         built = await stack.enter_async_context(run_services(plane, service_settings(config)))
-        services = _kafka_services(config, built, ports.advertised)
+        services = _kafka_services(config, built, ports)
         registration = registration_of(
-            config.get(BrokerSettings), ports.advertised, plane.clock, http=ports.told_http, grpc=ports.grpc_advertised
-        )
+            config.get(BrokerSettings), ports.advertised, plane.clock, outside=ports.outside_advertised,
+            http=ports.told_http, grpc=ports.grpc_advertised,
+        )  # fmt: skip
         admission = await run_admission(
             stack, config.get(AccessSettings), plane, made.effects, _own_root(config), ports.addresses
         )
@@ -125,7 +128,7 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
             ("group-census", _census(built).run),
         ):
             stack.push_async_callback(plane.watch.stop, plane.watch.start(name, work))
-        server = await _start_kafka(stack, config, services, plane, ports.kafka)
+        server = await _start_kafka(stack, config, services, plane, ports)
         stopping = asyncio.Event()
         await _start_http(stack, config, opened, made.pools, ports.http, stopping, built, admission)
         stops: list[Callable[[], Awaitable[None]]] = [server.stop]
@@ -148,6 +151,7 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
         yield RunningBroker(
             kafka=kafka_at,
             advertised=ports.advertised,
+            outside=ports.outside_advertised,
             http=http_at,
             grpc=grpc_at,
             plane=plane,
@@ -209,7 +213,7 @@ def _census(services: BrokerServices) -> Census:
     return Census(domains=plane.domains, routing=services.routing, clock=plane.clock)
 
 
-def _kafka_services(config: Config, services: BrokerServices, advertised: HostPort) -> Services:
+def _kafka_services(config: Config, services: BrokerServices, ports: Ports) -> Services:
     """The services as Kafka's handlers know them, and what only they need."""
     own, plane = config.get(TopicSettings), services.plane
     return Services(
@@ -234,7 +238,8 @@ def _kafka_services(config: Config, services: BrokerServices, advertised: HostPo
             kafka=config.get(KafkaSettings),
             groups=config.get(GroupSettings),
             retention=config.get(RetentionSettings),
-            advertised=str(advertised),
+            advertised=str(ports.advertised),
+            outside=None if ports.outside_advertised is None else str(ports.outside_advertised),
         ),
         clock=plane.clock,
         auto_create=own.auto_create,
@@ -243,7 +248,7 @@ def _kafka_services(config: Config, services: BrokerServices, advertised: HostPo
 
 
 async def _start_kafka(
-    stack: AsyncExitStack, config: Config, services: Services, plane: Plane, taken: Taken
+    stack: AsyncExitStack, config: Config, services: Services, plane: Plane, ports: Ports
 ) -> KafkaServer:
     settings = config.get(KafkaSettings)
     given = share(settings.limits(), open_limit())
@@ -258,10 +263,12 @@ async def _start_kafka(
             watch=plane.watch,
         )
     )
-    at = taken.address
-    await server.listen(
-        Listening(name=LISTENER, host=at.host, port=at.port, sockets=taken.sockets, backlog=given.backlog)
-    )
+    for name, taken in ((LISTENER, ports.kafka), (OUTSIDE, ports.outside)):
+        if taken is not None:
+            at = taken.address
+            await server.listen(
+                Listening(name=name, host=at.host, port=at.port, sockets=taken.sockets, backlog=given.backlog)
+            )
     return server
 
 

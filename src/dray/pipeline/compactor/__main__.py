@@ -111,7 +111,7 @@ class Process:
                     self._options, replicas, tables, spark, standing, rebuilder, self._offload, self._clock,
                     identity.cluster_id,
                 )  # fmt: skip
-                said, code = await answering.answer(self._stop.wait())
+                said, code = await answering.answer(self._stop)
                 _say(said)
                 return code
             if self._options.once:

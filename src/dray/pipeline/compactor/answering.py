@@ -1,7 +1,7 @@
 """What is asked about one table, beside a running broker or with none: its state, whether it is right, to mend it."""
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from dray.clock import Clock
@@ -48,7 +48,7 @@ class TableAnswers:
         self._clock = clock
         self._cluster_id = cluster_id
 
-    async def answer(self, stopped: Awaitable[object]) -> tuple[Said, int]:
+    async def answer(self, stopped: asyncio.Event) -> tuple[Said, int]:
         """What to say, and the exit code; waiting ends with `stopped`."""
         for replica in self._replicas.values():
             await replica.sync()
@@ -82,12 +82,12 @@ class TableAnswers:
         logger().info(telemetry.REBUILT, topic=topic.name, added=done.added, removed=done.removed, kept=done.kept)
         return TableRebuilt(topic=topic.name, added=done.added, removed=done.removed, kept=done.kept), 0
 
-    async def _wait(self, topic: Topic, stopped: Awaitable[object]) -> tuple[Said, int]:
+    async def _wait(self, topic: Topic, stopped: asyncio.Event) -> tuple[Said, int]:
         """Until the table has come so far, stands still, or time is up."""
         deadline_ns = self._clock.boot_ns() + int(self._options.timeout_s * _SECOND_NS)
         status = await self._status(topic)
         wanted = self._wanted(status)
-        ended = asyncio.ensure_future(stopped)
+        ended = asyncio.ensure_future(stopped.wait())
         try:
             while True:
                 behind = [one for one in status.partitions if one.table_end < wanted.get(one.partition, 0)]

@@ -221,7 +221,6 @@ class Compactor:
                 FileJob(
                     number=0, partition=due.partition, start=start, end=end,
                     pieces=tuple(pieces_of(replica.machine, span)), paths=paths,
-                    footers=_footers(replica.machine, span) if due.rewrite else (),
                 )
             )  # fmt: skip
             start = end
@@ -385,14 +384,6 @@ class Compactor:
     def _now_ms(self) -> int:
         """No later than the log says: what a clock that is ahead would expire is not lost."""
         return min(self._clock.wall_ms(), self._replicas[0].machine.timeline.time_ms)
-
-
-def _footers(machine: Machine, span: Span) -> tuple[tuple[str, int, int], ...]:
-    """Of the files of a span: name, size and checksum of the footer."""
-    index = span.stream.index
-    rows = range(index.count_below(span.start), index.count_below(span.end))
-    owners = [machine.objects.find(index.row(number).object) for number in rows]
-    return tuple((one.path(), one.size, one.file.footer_crc) for one in owners if one is not None and one.file)
 
 
 def _numbered(planned: Sequence[_Planned]) -> list[_Planned]:

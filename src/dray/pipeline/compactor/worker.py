@@ -26,11 +26,10 @@ from pyspark import TaskContext
 from dray.errors import Corrupt, DrayError
 from dray.objects.paths import ObjectKind
 from dray.objects.port import Objects
-from dray.parquet.footer import BadFile, footer_bytes, footer_crc
 from dray.parquet.write import FileFacts, ParquetFile
 from dray.pipeline.plan import Piece
 from dray.pipeline.reading import group_bytes, read_records
-from dray.pipeline.reading_files import TAIL_BYTES, read_rows
+from dray.pipeline.reading_files import read_rows
 from dray.pipeline.stores import open_for_tasks
 
 ATTEMPTS: Final = 4
@@ -52,8 +51,6 @@ class FileJob:
     pieces: tuple[Piece, ...]
     paths: tuple[str, ...]
     """Its name, for each attempt."""
-    footers: tuple[tuple[str, int, int], ...] = ()
-    """Of the files among its objects: name, size, and the checksum of the footer that the machine keeps."""
 
     @property
     def bytes(self) -> int:
@@ -105,25 +102,10 @@ def _copy(loop: asyncio.AbstractEventLoop, objects: Objects, piece: Piece, limit
         file.write(found, append_time=append_time)
 
 
-async def check_footer(objects: Objects, path: str, size: int, crc: int) -> None:
-    """Whether the end of a file is the one that its writer told of (PQ4).
-
-    Raises:
-        BadFile: it is not.
-    """
-    tail = await objects.get(path, max(0, size - TAIL_BYTES), size)
-    if len(tail) < footer_bytes(tail) <= size:
-        tail = await objects.get(path, size - footer_bytes(tail), size)
-    if crc and footer_crc(tail) != crc:
-        raise BadFile("the footer does not match its checksum: the file was damaged", object=path)
-
-
 def _write(loop: asyncio.AbstractEventLoop, objects: Objects, job: FileJob, attempt: int, limit: int) -> FileFacts:
     """On a disk first: a file may be larger than a worker's memory."""
     with tempfile.TemporaryFile() as sink:
         with closing(ParquetFile(sink, job.partition)) as file:
-            for path, size, crc in job.footers:
-                loop.run_until_complete(check_footer(objects, path, size, crc))
             for piece in job.pieces:
                 _copy(loop, objects, piece, limit, file)
             facts = file.finish()

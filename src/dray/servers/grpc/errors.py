@@ -12,7 +12,7 @@ import grpc
 from dray.access.errors import OverLimit
 from dray.api.v1 import heaps_pb2 as pb
 from dray.errors import DrayError, Invalid, Kind, Unavailable
-from dray.heaps.errors import HeapExists, HeapFull
+from dray.heaps.errors import BatchConflict, HeapExists, HeapFull
 from dray.servers.grpc.gate import NotForced
 
 Code = grpc.StatusCode
@@ -95,4 +95,4 @@ def told(error: DrayError) -> pb.Error:
 
 def is_retryable(error: DrayError) -> bool:
     """May the same call succeed later?"""
-    return error.kind in (Kind.UNAVAILABLE, Kind.UNKNOWN)
+    return error.kind in (Kind.UNAVAILABLE, Kind.UNKNOWN) or isinstance(error, BatchConflict)

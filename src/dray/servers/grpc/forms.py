@@ -6,6 +6,7 @@ Invariants
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -29,6 +30,7 @@ from dray.machine.heaps.packets import JSON, Settlement
 from dray.machine.heaps.rows import State
 
 _MOST_S: Final = 36_500 * 86_400
+_KEPT: Final = 1_024
 _PLAIN: Final = (
     "k", "max_retries", "max_payload_bytes", "compression", "paused", "max_messages", "max_inflight",
     "max_leases_per_consumer", "max_dedup_keys",
@@ -65,6 +67,17 @@ def moment_of(ms: int) -> Timestamp:
     return Timestamp(seconds=ms // 1_000, nanos=ms % 1_000 * 1_000_000)
 
 
+@lru_cache(_KEPT)
+def _same_duration(ms: int) -> Duration:
+    """To be copied into a message, never changed: items of one grant have the same."""
+    return duration_of(ms)
+
+
+@lru_cache(_KEPT)
+def _same_moment(ms: int) -> Timestamp:
+    return moment_of(ms)
+
+
 # -- heaps -----------------------------------------------------------------
 
 
@@ -82,7 +95,7 @@ def config_of(given: pb.HeapConfig, before: HeapConfig) -> HeapConfig:
     if given.dlq.HasField("enabled"):
         changes["dead_letters"] = given.dlq.enabled
     if given.HasField("payload_format"):
-        changes["json"] = _enum(given.payload_format, pb.PayloadFormat.Name, "payload_format") == "JSON"
+        changes["json"] = _is_json(given.payload_format)
     if given.HasField("on_unavailable"):
         changes["block"] = _enum(given.on_unavailable, pb.OnUnavailable.Name, "on_unavailable") == "BLOCK"
     return msgspec.structs.replace(before, **changes)
@@ -93,6 +106,12 @@ def _enum(value: int, name_of: Callable[[int], str], field: str) -> str:
         return name_of(value)
     except ValueError as bad:
         raise BadHeap(f"{field} has no such value", value=value) from bad
+
+
+def _is_json(value: int) -> bool:
+    if value == pb.BYTES:
+        return False
+    return _enum(value, pb.PayloadFormat.Name, "payload_format") == "JSON"
 
 
 def mode_of(value: int) -> Mode:
@@ -162,10 +181,8 @@ def message_of(given: pb.EnqueueReq) -> HeapMessage:
         seq=given.seq,
         dedup_key=given.dedup_key,
         max_retries=given.max_retries if given.HasField("max_retries") else -1,
-        headers=dict(given.headers),
-        json=_enum(given.payload_format, pb.PayloadFormat.Name, "payload_format") == "JSON"
-        if given.HasField("payload_format")
-        else None,
+        headers=dict(given.headers) if given.headers else None,
+        json=_is_json(given.payload_format) if given.HasField("payload_format") else None,
     )
 
 
@@ -232,7 +249,8 @@ def _backlog_to(name: str, backlog: HeapBacklog) -> pb.HeapStats:
 
 def _add_body(item: pb.PopItem, body: Body) -> None:
     item.payload = body.payload
-    item.headers.update(body.headers)
+    if body.headers:
+        item.headers.update(body.headers)
     item.producer_id = body.producer
     item.partition_key = body.partition_key
     if body.epoch is not None:
@@ -249,11 +267,11 @@ def item_of(delivery: Delivery, wall_ms: int, boot_ns: int) -> pb.PopItem:
         message_id=format_id(delivery.id),
         priority=message.priority,
         lease_token=format_token(delivery.token),
-        lease_deadline=moment_of(wall_ms + left_ms),
+        lease_deadline=_same_moment(wall_ms + left_ms),
         attempts=message.attempts,
         partition_id=message.partition,
-        enqueued_time=moment_of(message.enqueued_ms),
-        lease_for=duration_of(left_ms),
+        enqueued_time=_same_moment(message.enqueued_ms),
+        lease_for=_same_duration(left_ms),
         max_retries=message.max_retries,
         payload_format=pb.JSON if message.flags & JSON else pb.BYTES,
     )

@@ -17,7 +17,7 @@ from dray.clock import Clock
 from dray.errors import DrayError
 from dray.heaps.asking import AskedBy
 from dray.heaps.dead_letters import CountMoved
-from dray.heaps.errors import BadHeap, BadMessage
+from dray.heaps.errors import BadHeap, BadMessage, UnknownHeap
 from dray.heaps.ids import MessageId, format_id, parse_id, parse_token
 from dray.heaps.producing import HeapMessage, TakenMessage
 from dray.heaps.service import HeapService
@@ -33,6 +33,8 @@ MAX_PAGE: Final = 1_000
 MAX_LIST: Final = 1_000
 """Messages or settlements of one list."""
 LONG_POLLS: Final = 1_000
+_DONE: Final = pb.Settled(done=True)
+"""To be copied into an answer, never changed."""
 MAX_WAIT_MS: Final = 60_000
 _NACKS: Final = {0: Settlement.NACK, pb.NACK: Settlement.NACK, pb.RELEASE: Settlement.RELEASE,
                  pb.REJECT: Settlement.REJECT}  # fmt: skip
@@ -167,16 +169,25 @@ class HeapsApi:
         return _taken(await self.service.enqueue(heap, forms.message_of(asked)))
 
     async def enqueue_batch(self, caller: GrpcCaller, asked: pb.EnqueueBatchReq) -> pb.EnqueueBatchResp:
-        """All or nothing; of one heap, so of one domain."""
-        if not asked.items:
+        """All or nothing, of any heaps."""
+        if not 0 < len(asked.items) <= MAX_LIST:
             raise BadMessage("a batch has from 1 message on", most=MAX_LIST)
-        names = {item.topic for item in asked.items}
-        heaps = [await self.find(caller, "heap.enqueue", name) for name in sorted(names)]
-        if len(heaps) > 1:
-            raise BadMessage("a batch is of one heap", heaps=len(heaps))
-        messages = [_indexed(index, item) for index, item in enumerate(asked.items)]
-        taken = await self.service.enqueue_batch(heaps[0], messages)
+        for name in sorted({item.topic for item in asked.items}):
+            self.gate.check(caller, "heap.enqueue", name)
+        heaps: dict[str, Heap] = {}
+        for index, item in enumerate(asked.items):
+            if item.topic not in heaps:
+                heaps[item.topic] = await self._find_indexed(index, item.topic)
+        messages = [(heaps[item.topic], _indexed(index, item)) for index, item in enumerate(asked.items)]
+        taken = await self.service.enqueue_across(messages)
         return pb.EnqueueBatchResp(results=[_taken(one) for one in taken])
+
+    async def _find_indexed(self, index: int, name: str) -> Heap:
+        try:
+            return await self.service.admin.find(name)
+        except UnknownHeap as unknown:
+            unknown.facts["index"] = index
+            raise
 
     async def enqueue_many(self, caller: GrpcCaller, items: Sequence[pb.EnqueueReq]) -> list[pb.EnqueueResp]:
         """Each for itself, of any heaps; every one has its answer or its error."""
@@ -396,6 +407,8 @@ def _taken(taken: TakenMessage) -> pb.EnqueueResp:
 def _settled(outcome: SettleOutcome) -> pb.Settled:
     if outcome.error is not None:
         return pb.Settled(error=told(outcome.error))
+    if not outcome.dead and outcome.lease_ms is None:
+        return _DONE
     answer = pb.Settled(done=True, dead=outcome.dead)
     if outcome.lease_ms is not None:
         answer.lease_for.CopyFrom(forms.duration_of(outcome.lease_ms))

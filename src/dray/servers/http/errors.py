@@ -18,7 +18,7 @@ from dray.access.errors import ConfirmationNeeded, OverLimit
 from dray.consume.errors import NoRoom, TooScattered
 from dray.errors import DrayError, Kind
 from dray.fetch.errors import AboveEnd, BelowStart
-from dray.heaps.errors import HeapFull
+from dray.heaps.errors import BatchConflict, HeapFull
 from dray.machine.command import NotActive
 from dray.produce.errors import Overloaded, VersionMoved
 
@@ -97,7 +97,7 @@ def body_of(error: DrayError) -> ErrorBody:
     return ErrorBody(
         kind="LIMIT" if status == 429 else error.kind.name,
         message=str(error)[:MAX_MESSAGE],
-        retryable=error.kind in (Kind.UNAVAILABLE, Kind.UNKNOWN),
+        retryable=error.kind in (Kind.UNAVAILABLE, Kind.UNKNOWN) or isinstance(error, BatchConflict),
         may_have_happened=error.kind is Kind.UNKNOWN,
         index=index if isinstance(index, int) else None,
     )

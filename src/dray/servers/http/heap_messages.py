@@ -9,17 +9,18 @@ from typing import Final
 from dray.clock import Clock
 from dray.errors import DrayError
 from dray.heaps.consumers import Delivery
-from dray.heaps.errors import BadToken
+from dray.heaps.errors import BadToken, UnknownHeap
 from dray.heaps.ids import parse_id, parse_token
 from dray.heaps.producing import HeapMessage
 from dray.heaps.service import HeapService
 from dray.heaps.settling import SettleOne, SettleOutcome
 from dray.heaps.unsettled import UnsettledConsumer
+from dray.machine.heaps.catalog import Heap
 from dray.machine.heaps.packets import Settlement
 from dray.replica.domains import Domains
 from dray.servers.http import heap_models as models
 from dray.servers.http.endpoint import ApiEndpoint, Call, NoBody, NoQuery, endpoint
-from dray.servers.http.errors import BadRequest, body_of
+from dray.servers.http.errors import body_of
 from dray.servers.http.gate import HttpCaller, HttpGuard
 from dray.servers.http.heap_forms import LONG_S, delivery_to, message_of, taken_to
 from dray.servers.http.heap_streams import STATUS_S, MessageStream
@@ -53,8 +54,8 @@ class MessagesApi:
             ),
             endpoint(
                 method="POST", path="/enqueue:batch", action="heap.enqueue", handle=self.batch, query=NoQuery,
-                body=models.EnqueueListIn, gives=models.EnqueuedListOut, statuses=(404,), named_in="topic",
-                summary="Enqueue messages of one heap, all or none.",
+                body=models.EnqueueListIn, gives=models.EnqueuedListOut, statuses=(404, 409),
+                named_in="topic", summary="Enqueue messages, of one heap or of several, all or none.",
             ),
             endpoint(
                 method="POST", path="/enqueue:many", action="heap.enqueue", handle=self.many, query=NoQuery,
@@ -104,13 +105,20 @@ class MessagesApi:
 
     async def batch(self, call: Call[NoQuery, models.EnqueueListIn]) -> models.EnqueuedListOut:
         items = call.body.items
-        names = sorted({item.topic for item in items})
-        heaps = [await self.heaps.admin.find(name) for name in names]
-        if len(heaps) > 1:
-            raise BadRequest("a batch is of one heap: send one for each", heaps=len(heaps))
-        messages = [_indexed(index, item) for index, item in enumerate(items)]
-        taken = await self.heaps.enqueue_batch(heaps[0], messages)
+        heaps: dict[str, Heap] = {}
+        for index, item in enumerate(items):
+            if item.topic not in heaps:
+                heaps[item.topic] = await self._find_indexed(index, item.topic)
+        messages = [(heaps[item.topic], _indexed(index, item)) for index, item in enumerate(items)]
+        taken = await self.heaps.enqueue_across(messages)
         return models.EnqueuedListOut(results=[taken_to(one) for one in taken])
+
+    async def _find_indexed(self, index: int, name: str) -> Heap:
+        try:
+            return await self.heaps.admin.find(name)
+        except UnknownHeap as unknown:
+            unknown.facts["index"] = index
+            raise
 
     async def many(self, call: Call[NoQuery, models.EnqueueListIn]) -> models.EnqueuedListOut:
         """What the items of one heap have in common is told to each of them."""

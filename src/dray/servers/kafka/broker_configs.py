@@ -49,6 +49,7 @@ class BrokerConfigs:
         groups: GroupSettings,
         retention: RetentionSettings,
         advertised: str,
+        outside: str | None = None,
     ) -> None:
         """`topics` and `broker` are sections of the process, which this package does not know."""
         rows = (
@@ -58,8 +59,8 @@ class BrokerConfigs:
             *_of(topics, _TOPICS),
             *_of(broker, _BROKER),
             *_fixed(),
-            _row("listeners", ConfigType.LIST, f"PLAINTEXT://{kafka.listen}", given=True),
-            _row("advertised.listeners", ConfigType.LIST, f"PLAINTEXT://{advertised}", given=True),
+            _row("listeners", ConfigType.LIST, _listeners(kafka.listen, kafka.outside_listen), given=True),
+            _row("advertised.listeners", ConfigType.LIST, _listeners(advertised, outside), given=True),
         )
         self._rows: Mapping[str, BrokerConfig] = {row.name: row for row in rows}
 
@@ -68,6 +69,10 @@ class BrokerConfigs:
         yield from self._rows.values()
         for name in ("broker.id", "node.id"):
             yield _row(name, ConfigType.INT, broker_id, given=True)
+
+
+def _listeners(inside: str, outside: str | None) -> str:
+    return f"PLAINTEXT://{inside}" + ("" if outside is None else f",OUTSIDE://{outside}")
 
 
 def _millis(value: Setting) -> int:

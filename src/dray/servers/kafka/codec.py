@@ -124,10 +124,16 @@ def encode(write: Writer[M], message: M) -> list[Buffer]:
         raise Unwritable("the message does not fit its version", type=type(message).__name__) from error
 
 
+def whole(out: list[Buffer]) -> list[Buffer]:
+    """A body whose elements may have been written before: as one part, unless copying it would hold the loop."""
+    return [b"".join(out)] if sum(map(len, out)) <= _COPIED_BYTES else out
+
+
 _i16: Final = struct.Struct(">h").unpack_from
 _i32: Final = struct.Struct(">i").unpack_from
 _put_i16: Final = struct.Struct(">h").pack
 _put_i32: Final = struct.Struct(">i").pack
+_COPIED_BYTES: Final = 1 << 20
 _BYTE: Final = [bytes((value,)) for value in range(128)]
 
 
@@ -379,7 +385,9 @@ def put_nullable_size(value: Parts | None) -> bytes:
 
 
 def put_compact_nullable_size(value: Parts | None) -> bytes:
-    return put_uvarint(0 if value is None else sum(map(len, value)) + 1)
+    if not value:
+        return _BYTE[0 if value is None else 1]
+    return put_uvarint(sum(map(len, value)) + 1)
 
 
 def put_tags(tags: Sequence[tuple[int, Sequence[Buffer]]]) -> bytes:

@@ -35,6 +35,7 @@ ELEMENT_BYTES: Final = 256
 REQUEST_BYTES: Final = 1024
 """What a request is charged besides: so bytes bound their number too."""
 _LENGTH: Final = struct.Struct(">i")
+_LARGE_BYTES: Final = 64 << 10
 _NO_HEADER: Final = RequestHeader()
 """Of a plain request: whoever made its answer has read it."""
 
@@ -301,9 +302,8 @@ def _answer(exchange: Exchange, response: Message) -> None:
 
 
 def framed(header: list[Buffer], body: list[Buffer]) -> list[Buffer]:
-    """An answer with its length in front."""
-    head = b"".join((*header, body[0]))
-    length = len(head)
-    for part in body[1:]:
-        length += len(part)
-    return [_LENGTH.pack(length) + head, *body[1:]]
+    """An answer with its length in front. What is large is not copied: that would hold the loop."""
+    length = _LENGTH.pack(sum(map(len, header)) + sum(map(len, body)))
+    if len(body[0]) > _LARGE_BYTES:
+        return [b"".join((length, *header)), *body]
+    return [b"".join((length, *header, body[0])), *body[1:]]

@@ -27,6 +27,13 @@ class KafkaSettings(Section):
     advertise: str | None = None
     """HOST:PORT that clients are told to connect to. Not set: where this broker listens."""
 
+    outside_listen: str | None = None
+    """HOST:PORT of a second listener, for clients that reach the brokers by other addresses, from outside of a cluster
+    of containers say. Who comes in there is told the outside addresses of all brokers that have one."""
+
+    outside_advertise: str | None = None
+    """HOST:PORT that clients of the second listener are told to connect to. Not set: where it listens."""
+
     max_connections: Annotated[int, Field(ge=1)] = 10_000
     """Connections at a time; one more is closed at once."""
 

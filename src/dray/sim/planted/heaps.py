@@ -7,7 +7,7 @@ from typing import Final
 from dray.heaps.consumers import Consumer as Consumer
 from dray.heaps.lane import HeapLane, NewMessage
 from dray.heaps.spill import Spiller
-from dray.machine.heaps.answers import MessageGiven
+from dray.machine.heaps.answers import DIED, MessageGiven
 from dray.machine.heaps.dedup import Dedup, Known
 from dray.machine.heaps.leases import LeaseHeld, Leases
 from dray.machine.heaps.messages import Messages
@@ -17,6 +17,7 @@ from dray.machine.names import StreamId
 _ENQUEUE: Final = HeapLane.enqueue
 _OVER: Final = Leases.over
 _REMOVE: Final = Messages.remove
+_WAKE: Final = Messages.wake
 _CHOOSE: Final = Spiller._choose
 _LATER: Final[set["asyncio.Task[object]"]] = set()
 
@@ -58,6 +59,17 @@ def comes_back(self: Messages, slot: int, place: int | None = None) -> None:
         _REMOVE(self, slot, place)
     else:
         self.make_ready(slot)
+
+
+def awake_early(self: Messages, now_ms: int, limit: int) -> int:
+    """What is delayed comes before its time."""
+    return _WAKE(self, now_ms + 1_800, limit)
+
+
+def the_dead_come_back(self: Messages, slot: int, now_ms: int) -> int:
+    """Who rejects a message is told that it is dead, and it is ready again."""
+    self.make_ready(slot)
+    return DIED
 
 
 def bodies_mixed_up(self: Spiller, shard: Shard, *, crowded: bool) -> list[tuple[int, bytes]]:

@@ -8,6 +8,7 @@ from typing import Final
 from dray.sim.planted import Scenario
 from dray.sim.scenarios import (
     appends,
+    batches,
     checkpoints,
     disks,
     garbage,
@@ -27,8 +28,8 @@ from dray.sim.scenarios import (
 )
 
 _MODULES: Final = (
-    appends, checkpoints, disks, garbage, groups, heaps, local, ordering, pipelines, recovery, rollback, rules,
-    sessions, table_disks, tables, topics, upgrades,
+    appends, batches, checkpoints, disks, garbage, groups, heaps, local, ordering, pipelines, recovery, rollback,
+    rules, sessions, table_disks, tables, topics, upgrades,
 )  # fmt: skip
 
 SCENARIOS: Final[dict[str, Scenario]] = {name: run for module in _MODULES for name, run in module.SCENARIOS.items()}

@@ -2,22 +2,26 @@
 
 Producers send messages with dedup keys until they are told that they are
 durable; consumers pop through any broker, are slow now and then, ack, nack,
-give back or forget. A `JobLedger` holds every answer against the others.
-After heal everything that was taken is delivered within a bound, every
+give back or forget. A `JobLedger` holds every answer against the others as
+it comes; a history of the whole run is judged at its end, as one of real
+clients is. After heal everything that was taken is delivered within a bound, every
 replica is in the same state, and then nothing is written any more but signs
 of life.
 """
 
 import asyncio
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
+from io import BytesIO
 from typing import Final
 
 from dray.errors import DrayError
 from dray.heaps.consumers import Delivery
 from dray.heaps.errors import HeapExists, LeaseLost, MessageGone
-from dray.heaps.ids import format_token, parse_token
+from dray.heaps.ids import format_id, format_token, parse_token
 from dray.heaps.lane import HeapLane
+from dray.heaps.peek import MAX_PAGE
 from dray.heaps.policy import HeapPolicy
 from dray.heaps.producing import TakenMessage
 from dray.heaps.service import HeapMessage, Settlement
@@ -27,6 +31,7 @@ from dray.machine.heaps.config import HeapConfig, Mode
 from dray.machine.heaps.dedup import Dedup
 from dray.machine.heaps.leases import Leases
 from dray.machine.heaps.messages import Messages
+from dray.machine.heaps.rows import State
 from dray.replica.writer import Timing
 from dray.sim.brokers import SETTINGS, Broker, Cluster
 from dray.sim.jobs import JobLedger
@@ -36,6 +41,25 @@ from dray.sim.planted import Scenario, planted
 from dray.sim.planted import heaps as bugs
 from dray.sim.scenarios.appends import PROGRESS_SECONDS
 from dray.sim.world import World
+from dray.testing.history import Judgement, Limits, Recorder, check, decode_events, fold_history
+from dray.testing.history.events import Nemesis as FaultNote
+from dray.testing.history.events import OpId, Process
+from dray.testing.history.heap_events import (
+    LEASE_LOST,
+    Dead,
+    Enqueue,
+    Enqueued,
+    HeapDrained,
+    HeapOpened,
+    Held,
+    ListDead,
+    Pop,
+    Popped,
+    Settle,
+    Settled,
+    SettleKind,
+)
+from dray.testing.history.limits import SECOND_NS
 
 NAME: Final = "jobs"
 WORK_SECONDS: Final = 60.0
@@ -50,6 +74,42 @@ SMALL: Final = HeapPolicy(
     inline_max_bytes=200, inline_most_bytes=1_500, spill_bytes=600, spill_after_ms=3_000, cache_bytes=2_000
 )
 """So little memory for bodies that they lie everywhere."""
+SLOW: Final = Limits(stuck_ns=int(PROGRESS_SECONDS * SECOND_NS), progress_ns=int(DRAIN_SECONDS * SECOND_NS))
+"""Brokers that come back have sessions to end first."""
+KINDS: Final[dict[Settlement, SettleKind]] = {
+    Settlement.ACK: "ack", Settlement.NACK: "nack", Settlement.RELEASE: "release", Settlement.REJECT: "reject",
+}  # fmt: skip
+CHOICES: Final = (
+    (0.8, Settlement.ACK), (0.88, Settlement.NACK), (0.9, Settlement.REJECT), (1.0, Settlement.RELEASE),
+)  # fmt: skip
+BACK_MS: Final = 100
+
+
+class JobHistory:
+    """The history of a run, in memory."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._lines = BytesIO()
+        self.write = Recorder(self._lines, lambda: int(world.loop.time() * 1e9))
+
+    def fault(self, name: str, number: int, start: bool) -> None:
+        """A clock that jumped stays where it is."""
+        if start or "clock" not in name:
+            self.write.note(Process("nemesis"), FaultNote(fault=name, target=f"{name} {number}", start=start))
+
+    def judge(self) -> Judgement:
+        events, _ = decode_events(self._lines.getvalue())
+        return check(fold_history(events), SLOW)
+
+
+def seen(delivery: Delivery) -> Held:
+    """As a history has it."""
+    payload = delivery.body.payload
+    return Held(
+        id=format_id(delivery.id), key=payload.decode(errors="replace").partition(":")[0], crc=zlib.crc32(payload),
+        token=format_token(delivery.token), attempts=delivery.message.attempts, priority=delivery.message.priority,
+    )  # fmt: skip
 
 
 class Workers:
@@ -59,6 +119,7 @@ class Workers:
         self.cluster = cluster
         self.ledger = ledger
         self.world = cluster.world
+        self.history = JobHistory(self.world)
         self.producing = True
         self.working = True
 
@@ -77,8 +138,20 @@ class Workers:
                 messages.append(
                     HeapMessage(payload=payload, dedup_key=key, priority=dice.randrange(3), delay_ms=delay_ms)
                 )
+            ops = {
+                message.dedup_key: self.history.write.invoke(
+                    Process(name),
+                    Enqueue(
+                        heap=NAME, key=message.dedup_key, crc=zlib.crc32(message.payload), priority=message.priority,
+                        delay_ms=message.delay_ms,
+                    ),
+                )
+                for message in messages
+            }  # fmt: skip
 
-            async def enqueue(broker: Broker, messages: list[HeapMessage] = messages) -> None:
+            async def enqueue(
+                broker: Broker, messages: list[HeapMessage] = messages, ops: dict[str, OpId] = ops
+            ) -> None:
                 heap = await broker.services.heaps.admin.find(NAME)
                 told: Sequence[TakenMessage | DrayError]
                 if len(messages) == 1:
@@ -91,6 +164,8 @@ class Workers:
                     if isinstance(one, DrayError):
                         raise one
                     self.ledger.took(message.dedup_key, one.id)
+                    if (op := ops.pop(message.dedup_key, None)) is not None:
+                        self.history.write.ok(op, Enqueued(id=format_id(one.id)))
 
             await self.cluster.insist(enqueue)
 
@@ -103,11 +178,16 @@ class Workers:
                 heap = await broker.services.heaps.admin.find(NAME)
                 return heap, await broker.services.heaps.pop(heap, most=credits, holder=name, wait_s=2.0)
 
+            op = self.history.write.invoke(
+                Process(name), Pop(heap=NAME, credits=credits, lease_ms=int(LEASE_S * 1_000))
+            )
             try:
                 heap, found = await self.cluster.ask(pop)
-            except DrayError:
+            except DrayError as error:
+                self.history.write.info(op, str(error))
                 await asyncio.sleep(dice.random())
                 continue
+            self.history.write.ok(op, Popped(jobs=[seen(delivery) for delivery in found]))
             self.ledger.popped(found, credits=credits, asked=asked, lease_s=LEASE_S)
             for delivery in found:
                 if self.working:
@@ -118,28 +198,47 @@ class Workers:
         """Ack mostly; some fail, some are given back, some are forgotten."""
         if luck > 0.95:
             return
-        kind = Settlement.ACK if luck < 0.8 else Settlement.NACK if luck < 0.9 else Settlement.RELEASE
+        kind = next(kind for share, kind in CHOICES if luck < share)
         asked = self.world.loop.time()
-        self.ledger.settles(delivery, ack=kind is Settlement.ACK)
+        self.ledger.settles(delivery, ack=kind in (Settlement.ACK, Settlement.REJECT))
         token = parse_token(format_token(delivery.token))  # as a client has it
 
+        record, unsure = self.history.write, kind is not Settlement.ACK
+        call = Settle(heap=NAME, token=format_token(token), kind=KINDS[kind], wait_ms=BACK_MS)
+        op = record.invoke(Process(delivery.token.nonce.hex()), call)
+
         async def settle(broker: Broker) -> None:
-            await broker.services.heaps.settle(heap, kind, token, argument=100)
+            await broker.services.heaps.settle(heap, kind, token, argument=BACK_MS)
 
         for _ in range(10):
             try:
                 await self.cluster.ask(settle)
             except (LeaseLost, MessageGone):
+                (record.info if unsure else record.fail)(op, LEASE_LOST)
                 return
             except DrayError:
                 self.ledger.tried(delivery)
                 await asyncio.sleep(0.3)
             else:
+                record.ok(op, Settled())
                 if kind is Settlement.ACK:
                     self.ledger.acked(delivery, asked=asked)
                 elif kind is Settlement.NACK:
                     self.ledger.failed(delivery)
                 return
+
+    async def list_dead(self, broker: Broker) -> None:
+        """At the end: all of them are on one page."""
+        record = self.history.write
+        op = record.invoke(Process("run"), ListDead(heap=NAME))
+        try:
+            heap = await broker.services.heaps.admin.find(NAME)
+            page = await broker.services.heaps.peeking.page(heap, State.DEAD, limit=MAX_PAGE, payload=False)
+        except DrayError as error:
+            record.info(op, str(error))
+            raise
+        record.ok(op, Dead(ids=[format_id(message.id) for message in page.messages]))
+        record.note(Process("run"), HeapDrained(heap=NAME))
 
 
 async def heaps(world: World) -> None:
@@ -159,12 +258,15 @@ async def heaps(world: World) -> None:
 
     await world.within(PROGRESS_SECONDS, cluster.insist(make), "a heap is made in fair weather")
     workers = Workers(cluster, ledger)
+    workers.history.write.note(Process("run"), HeapOpened(heap=NAME, retries=RETRIES))
     for number in range(PRODUCERS):
         world.network.start(workers.produce(f"producer-{number}"))
     for number in range(CONSUMERS):
         world.network.start(workers.consume(f"consumer-{number}"))
-    faults = [crash(), pause(longest=25.0), partition(longest=15.0), half_open(), rough_weather(ROUGH), clock_jump()]
-    nemesis = Nemesis(world, faults, period=8.0)
+    faults = [crash(), pause(longest=25.0), partition(longest=15.0), half_open(), rough_weather(ROUGH)]
+    if world.dice("clocks").random() < 0.7:  # in the others delays are judged: they run in wall time
+        faults.append(clock_jump())
+    nemesis = Nemesis(world, faults, period=8.0, watch=workers.history.fault)
     world.network.start(nemesis.run())
     await asyncio.sleep(WORK_SECONDS)
     nemesis.heal()
@@ -173,7 +275,10 @@ async def heaps(world: World) -> None:
     await asyncio.sleep(QUIET_SECONDS)
     workers.working = False
     await asyncio.sleep(5.0)
+    await world.within(PROGRESS_SECONDS, cluster.insist(workers.list_dead), "dead letters are listed in fair weather")
     await cluster.compare_states()
+    for anomaly, witnesses in workers.history.judge().findings.witnesses.items():
+        world.check(not witnesses, anomaly.value, witness=witnesses[0].text)
     world.check(ledger.acks > 10, "hardly anything happened: the run proves nothing", acks=ledger.acks)
 
 
@@ -192,5 +297,7 @@ PLANTED: Final[dict[str, Scenario]] = {
     "heaps/no-dedup": planted(heaps, (Dedup, "find", bugs.never_known)),
     "heaps/an-ack-comes-back": planted(heaps, (Messages, "remove", bugs.comes_back)),
     "heaps/spilled-elsewhere": planted(heaps, (Spiller, "_choose", bugs.bodies_mixed_up)),
+    "heaps/delays-end-early": planted(heaps, (Messages, "wake", bugs.awake_early)),
+    "heaps/the-dead-come-back": planted(heaps, (Messages, "reject", bugs.the_dead_come_back)),
     "heaps/more-than-the-credits": planted(heaps, (bugs.Consumer, "reserve", bugs.reserves_nothing)),
 }

@@ -36,6 +36,24 @@ class Anomaly(Enum):
     TWO_OWNERS = "two-owners"
     RESURRECTED_TOPIC = "resurrected-topic"
     NO_PROGRESS = "no-progress"
+    LOST_ENQUEUE = "lost-enqueue"
+    PHANTOM_POP = "phantom-pop"
+    WRONG_BODY = "wrong-body"
+    DEDUP_TWO_IDS = "dedup-two-ids"
+    DEDUP_FALSE_HIT = "dedup-false-hit"
+    CREDIT_OVERRUN = "credit-overrun"
+    DOUBLE_LEASE = "double-lease"
+    DELIVERED_AFTER_ACK = "delivered-after-ack"
+    STALE_TOKEN_ACCEPTED = "stale-token-accepted"
+    ACK_AFTER_DEADLINE = "ack-after-deadline"
+    EARLY_EXPIRY = "early-expiry"
+    EARLY_DELIVERY = "early-delivery"
+    ATTEMPT_JUMP = "attempt-jump"
+    OVER_RETRY = "over-retry"
+    IN_DLQ_AND_IN_HEAP = "in-dlq-and-in-heap"
+    RANK = "rank"
+    STUCK = "stuck"
+    TORN_BATCH = "torn-batch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +62,7 @@ class Witness:
 
     anomaly: Anomaly
     where: str
-    """A partition, a group or a process."""
+    """A partition, a group, a process or a heap."""
     text: str
     ops: tuple[OpId, ...]
     t_ns: int

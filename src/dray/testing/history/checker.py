@@ -18,6 +18,8 @@ from dray.testing.history.consumers import Reading, gather_reads
 from dray.testing.history.events import Partition, Poll, Send, Sent
 from dray.testing.history.evidence import Evidence, gather_writes
 from dray.testing.history.groups import check_groups
+from dray.testing.history.heap_events import Pop
+from dray.testing.history.heaps import check_heaps
 from dray.testing.history.limits import Limits
 from dray.testing.history.liveness import check_liveness
 from dray.testing.history.order import check_order
@@ -70,6 +72,7 @@ def _check(history: History, limits: Limits) -> Judgement:
     check_order(evidence, findings)
     check_reads(evidence, reading, findings, limits)
     check_groups(history, findings)
+    check_heaps(history, findings, limits)
     check_liveness(history, findings, limits)
     return Judgement(history=history, findings=findings, counts=_count(evidence, reading), limits=limits)
 
@@ -93,12 +96,13 @@ def _count(evidence: Evidence, reading: Reading) -> Counts:
 
 
 def share_ok(counts: Counts) -> float:
-    """The share of successes among what clients tried; polls are left out, for they succeed with nothing too.
+    """The share of successes among what clients tried; polls and pops are left out, for they succeed with nothing too.
 
     Sends are looked at alone as well: the lower share counts.
     """
     shares = [1.0]
-    tried = [counter for kind, counter in counts.ops.items() if kind != Poll.__name__.lower()]
+    waiting = {Poll.__name__.lower(), Pop.__name__.lower()}
+    tried = [counter for kind, counter in counts.ops.items() if kind not in waiting]
     for group in (tried, [counts.ops.get(Send.__name__.lower(), Counter())]):
         total = sum(sum(counter.values()) for counter in group)
         if total:

@@ -19,6 +19,19 @@ from typing import Final, NewType, TypeAlias
 from msgspec import Struct
 
 from dray.errors import Invalid
+from dray.testing.history.heap_events import (
+    Dead,
+    Enqueue,
+    Enqueued,
+    HeapDrained,
+    HeapOpened,
+    ListDead,
+    Pop,
+    Popped,
+    Replay,
+    Settle,
+    Settled,
+)
 
 OpId = NewType("OpId", int)
 Process = NewType("Process", str)
@@ -122,7 +135,22 @@ class DeleteTopic(Struct, frozen=True, kw_only=True, gc=False, tag_field="f", ta
 
 
 Call: TypeAlias = (
-    Send | Poll | Assign | Subscribe | Seek | Latest | Earliest | Commit | Committed | CreateTopic | DeleteTopic
+    Send
+    | Poll
+    | Assign
+    | Subscribe
+    | Seek
+    | Latest
+    | Earliest
+    | Commit
+    | Committed
+    | CreateTopic
+    | DeleteTopic
+    | Enqueue
+    | Pop
+    | Settle
+    | ListDead
+    | Replay
 )
 
 
@@ -153,7 +181,7 @@ class Done(Struct, frozen=True, kw_only=True, gc=False, tag_field="f", tag="done
     """It happened, and there is nothing more to say."""
 
 
-Result: TypeAlias = Sent | Polled | At | Created | Done
+Result: TypeAlias = Sent | Polled | At | Created | Done | Enqueued | Popped | Settled | Dead
 
 
 class ProducerOpened(Struct, frozen=True, kw_only=True, gc=False, tag_field="f", tag="producer"):
@@ -197,7 +225,7 @@ class Crashed(Struct, frozen=True, kw_only=True, gc=False, tag_field="f", tag="c
     """The client was dropped or closed; whatever it had in flight stays unknown."""
 
 
-Note: TypeAlias = ProducerOpened | Rebalanced | Nemesis | Crashed
+Note: TypeAlias = ProducerOpened | Rebalanced | Nemesis | Crashed | HeapOpened | HeapDrained
 
 
 class Run(Struct, frozen=True, kw_only=True, tag_field="k", tag="run"):

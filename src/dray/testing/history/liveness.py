@@ -11,6 +11,7 @@ from itertools import pairwise
 from dray.testing.history.anomalies import Anomaly, Findings
 from dray.testing.history.events import Call, Crashed, CreateTopic, DeleteTopic, Earliest, Latest, Process, Send
 from dray.testing.history.evidence import ids
+from dray.testing.history.heap_events import Pop
 from dray.testing.history.limits import SECOND_NS, Limits
 from dray.testing.history.timeline import FOREVER, History, Interval, Op, Status
 
@@ -40,8 +41,8 @@ def _tries(history: History) -> dict[Process, list[tuple[int, int, Op]]]:
             ended.setdefault(noted.process, []).append(noted.t_ns)
     tries: dict[Process, list[tuple[int, int, Op]]] = {}
     for op in history.ops:
-        if op.status is Status.FAIL or _may_be_in_vain(history, op):
-            continue
+        if op.status is Status.FAIL or isinstance(op.call, Pop) or _may_be_in_vain(history, op):
+            continue  # who waits for a message that nobody sends is not at fault; `stuck` is
         end_ns = min(op.answered_ns, history.end_ns)
         if op.answered_ns == FOREVER:
             end_ns = min((t for t in ended.get(op.process, []) if t >= op.start_ns), default=end_ns)

@@ -15,13 +15,15 @@ import msgspec
 
 from dray.testing.history.anomalies import Anomaly, Witness
 from dray.testing.history.checker import Judgement, share_ok
-from dray.testing.history.events import Commit, Committed, Earliest, Latest, OpId, Partition, Poll, Polled, Seek, Send
+from dray.testing.history.events import Commit, Committed, Earliest, Latest, OpId, Poll, Polled, Seek, Send
+from dray.testing.history.heap_events import Enqueue, Pop, Settle
 from dray.testing.history.timeline import FOREVER, History, Op
 
 WITNESSES: Final = 5
 NEIGHBOURS: Final = 2
 """Operations on the same partition shown before and after each one of a witness."""
 _MAX_LINE: Final = 300
+_MEANINGFUL: Final = ("send", "poll", "enqueue", "pop")
 
 
 class Verdict(Enum):
@@ -71,7 +73,7 @@ def judge(judgement: Judgement) -> tuple[Verdict, list[str]]:
         return Verdict.INVALID, [f"{anomaly.value}: {counts[anomaly]}" for anomaly in Anomaly if counts[anomaly]]
     reasons = []
     share = share_ok(judgement.counts)
-    if not any(counter["ok"] for kind, counter in judgement.counts.ops.items() if kind in ("send", "poll")):
+    if not any(counter["ok"] for kind, counter in judgement.counts.ops.items() if kind in _MEANINGFUL):
         reasons.append("nothing was sent and nothing was read")
     if share < judgement.limits.min_ok_share:
         reasons.append(f"only {share:.0%} of the operations succeeded")
@@ -175,9 +177,11 @@ class _Surroundings:
         return line if len(line) <= _MAX_LINE else line[:_MAX_LINE] + "..."
 
 
-def _touched(op: Op) -> list[Partition]:
+def _touched(op: Op) -> list[str]:
     if isinstance(op.call, Send | Latest | Earliest | Commit | Committed | Seek):
         return [op.call.tp]
     if isinstance(op.call, Poll) and isinstance(op.result, Polled):
         return [tp for tp, records in op.result.records.items() if records]
+    if isinstance(op.call, Enqueue | Pop | Settle):
+        return [op.call.heap]
     return []

@@ -56,6 +56,7 @@ from dray.testing.history.events import (
     Subscribe,
     topic_of,
 )
+from dray.testing.history.heap_events import Dead, Enqueue, Enqueued, ListDead, Pop, Popped, Replay, Settle, Settled
 
 FOREVER: Final = 1 << 63
 """When an operation without completion ends."""
@@ -72,6 +73,11 @@ _ANSWERS: Final[dict[type[Call], type[Result]]] = {
     Committed: At,
     CreateTopic: Created,
     DeleteTopic: Done,
+    Enqueue: Enqueued,
+    Pop: Popped,
+    Settle: Settled,
+    ListDead: Dead,
+    Replay: Done,
 }
 
 

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 from dray.errors import DrayError
 from dray.fetch.plan import PartitionRead
 from dray.fetch.service import Fetched, PartitionData
+from dray.machine.names import StreamId
 from dray.machine.topics import Topic
 from dray.pace import Pace
 from dray.routing.errors import NotLeader
@@ -135,12 +136,22 @@ async def _reads(
         topic = await (asked.topic_of_id(wanted.topic_id) if by_id else asked.topic(wanted.topic))
     except DrayError as error:
         return [code_for(error, Family.DATA) for _ in wanted.partitions]
-    reads = []
+    epoch, is_plain = context.services.routing.epoch, not rack and not context.services.sending.partitions
+    reads: list[_Found] = []
     for partition in wanted.partitions:
-        reads.append(await _read(topic, partition, context, asked, leading, rack))
+        if is_plain and 0 <= partition.partition < topic.visible:  # what nearly all are, and nothing to wait for
+            stream = topic.streams[partition.partition]
+            reads.append(_at_epoch(partition, stream, epoch(stream)))
+        else:
+            reads.append(await _read(topic, partition, context, asked, leading, rack))
         if pace.is_due():
             await asyncio.sleep(0)
     return reads
+
+
+def _at_epoch(wanted: FetchPartition, stream: StreamId, epoch: int) -> PartitionRead | ErrorCode:
+    named = max(UNCHECKED, wanted.current_leader_epoch)  # any negative one names none here, as in Kafka
+    return epoch_error(named, epoch) or PartitionRead(stream, wanted.fetch_offset, wanted.partition_max_bytes)
 
 
 async def _read(
@@ -157,10 +168,7 @@ async def _read(
         return error
     except DrayError as error:
         return code_for(error, Family.DATA)
-    named = max(UNCHECKED, wanted.current_leader_epoch)  # any negative one names none here, as in Kafka
-    return epoch_error(named, routing.epoch(stream)) or PartitionRead(
-        stream=stream, offset=wanted.fetch_offset, max_bytes=wanted.partition_max_bytes
-    )
+    return _at_epoch(wanted, stream, routing.epoch(stream))
 
 
 def _answer(asked: FetchPartition, found: PartitionData, aborted: tuple[()] | None) -> PartitionAnswer:

@@ -35,6 +35,7 @@ from dray.servers.kafka.codec import (
     skip_tags,
     switched_reader,
     switched_writer,
+    whole,
 )
 
 _struct_o = Struct(">?")
@@ -351,7 +352,7 @@ def _write_response(version: int, m: DescribeConfigsResponse) -> list[Buffer]:
         add(m_1 if isinstance(m_1, bytes) else write_describe_configs_result(version, m_1))
     if version >= 4:
         add(b"\0")
-    return [b"".join(out)]
+    return whole(out)
 
 
 SCHEMA: Final[Schema[DescribeConfigsRequest, DescribeConfigsResponse]] = Schema(

@@ -37,6 +37,7 @@ from dray.servers.kafka.codec import (
     skip_tags,
     switched_reader,
     switched_writer,
+    whole,
 )
 
 _struct_o = Struct(">?")
@@ -437,7 +438,7 @@ def _write_response(version: int, m: MetadataResponse) -> list[Buffer]:
         add(_put_h(m.error_code))
     if version >= 9:
         add(b"\0")
-    return [b"".join(out)]
+    return whole(out)
 
 
 SCHEMA: Final[Schema[MetadataRequest, MetadataResponse]] = Schema(

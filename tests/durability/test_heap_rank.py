@@ -1,0 +1,60 @@
+"""T16: four brokers, of which one after the other dies; nobody gets a message while a better one is ready."""
+
+import asyncio
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+
+from dray.testing.history import Verdict, as_text, judge, make_report
+from dray.testing.history.heap_events import Popped
+from tests.durability.heap_histories import HeapCluster, HeapRun
+
+SEED = 20261117
+PRODUCERS = 20
+pytestmark = pytest.mark.slow
+
+
+async def brokers_die(cluster: HeapCluster, run: HeapRun, producing: "list[asyncio.Task[None]]") -> int:
+    """kill -9, one after the other, each back before the next, until everything is enqueued."""
+    deaths = 0
+    for number, broker in cycle(enumerate(cluster.brokers)):
+        run.fault("kill -9", f"broker {number}", start=True)
+        await asyncio.to_thread(broker.kill)
+        await asyncio.to_thread(broker.start)
+        run.fault("kill -9", f"broker {number}", start=False)
+        deaths += 1
+        if all(task.done() for task in producing):
+            break
+    return deaths
+
+
+@pytest.mark.parametrize("pops", [1_000, pytest.param(1_000_000, marks=pytest.mark.long)])
+async def test_every_pop_gets_the_best_message_while_brokers_die(tmp_path: Path, pops: int) -> None:
+    """T16: L5. Rank error 0, below every K. Nobody gives back, so all that was fresh counts."""
+    print(f"seed {SEED}")
+    with HeapCluster(tmp_path, brokers=4) as cluster:
+        run = HeapRun(cluster, SEED, keep=False, gives_back=False)
+        try:
+            await run.make_heap()
+            async with run.client() as client:
+                share = pops // PRODUCERS
+                producing = [
+                    asyncio.create_task(run.produce(client, f"p{number}", share, delays=False))
+                    for number in range(PRODUCERS)
+                ]
+                for _ in range(2):
+                    run.start_worker()
+                await run.workers_began()
+                deaths = await brokers_die(cluster, run, producing)
+                await asyncio.gather(*producing)
+                await run.drain(client, seconds=max(120, pops / 100))
+        finally:
+            run.end()
+        judgement = run.judge()
+    report = as_text(make_report(judgement))
+    print(f"{deaths} deaths\n{report}")
+    assert judge(judgement)[0] is Verdict.VALID, report
+    taken = [op for op in judgement.history.ops if isinstance(op.result, Popped)]
+    assert sum(len(op.result.jobs) for op in taken) >= pops
+    assert deaths

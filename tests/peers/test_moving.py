@@ -1,0 +1,135 @@
+"""A cluster moves from a directory into a database and back, and is restored from a backup (T34)."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from dray.cli.main import run
+from dray.errors import DrayError
+from dray.objects.opening import open_store
+from dray.testing import broker
+from tests.node.test_moving import epoch, fill, whole
+from tests.objects.servers import S3Server, effects, versity
+from tests.peers.test_clusters import database
+from tools.peers.postgres import Postgres, postgres
+
+pytestmark = pytest.mark.peers
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    with postgres() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def buckets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with versity(tmp_path_factory.mktemp("s3")) as running:
+        yield running
+
+
+def of_bucket(buckets: S3Server, name: str) -> dict[str, object]:
+    """Settings of a broker."""
+    store = buckets.options
+    return {
+        "objects__url": f"s3://{name}/dray", "objects__endpoint": store.endpoint, "objects__allow_http": "true",
+        "objects__region": store.region, "objects__access_key_id": store.access_key,
+        "objects__secret_access_key": store.secret_key,
+    }  # fmt: skip
+
+
+def admin(settings: dict[str, object], *arguments: object, code: int = 0) -> None:
+    """`drayd admin meta`, with the settings of a broker."""
+    sets = [text for key, value in settings.items() for text in ("--set", f"{key.replace('__', '.')}={value}")]
+    assert run(["admin", "meta", *map(str, arguments), *sets]) == code
+
+
+async def copy_bucket(buckets: S3Server, source: str, target: str) -> int:
+    """What an operator does with the tools of a cloud; how many objects."""
+    old = await open_store(f"s3://{source}/dray", buckets.options, effects())
+    new = await open_store(f"s3://{target}/dray", buckets.options, effects())
+    count = 0
+    async for found in old.list(""):
+        await new.put(found.path, [bytes(await old.get(found.path))])
+        count += 1
+    await old.close()
+    await new.close()
+    return count
+
+
+def test_a_cluster_moves_from_engine_to_engine_and_back(server, buckets, tmp_path):
+    """R-027, MV2, MV3, MV4: the records stay in their bucket; each new log is another one"""
+    bucket = of_bucket(buckets, buckets.new_bucket())
+    url = asyncio.run(database(server, "moved"))
+    with broker(tmp_path / "one", cluster__domains=2, **bucket) as running:
+        fill(running.bootstrap, running.grpc)
+    admin(bucket, "export", tmp_path / "one", tmp_path / "first.dray")
+    admin(bucket, "import", tmp_path / "first.dray", url)
+    with broker(tmp_path / "two", log__url=url, **bucket) as running:
+        whole(running.bootstrap, running.grpc)
+        assert asyncio.run(epoch(running.bootstrap)) == 1
+        admin(bucket, "export", url, tmp_path / "second.dray", "--hold", "1h")
+    admin(bucket, "import", tmp_path / "first.dray", url, code=1)  # there is a log
+    other = asyncio.run(database(server, "moved_again"))
+    admin(bucket, "import", tmp_path / "second.dray", other)
+    with (
+        pytest.raises(DrayError, match="of a log that was replaced"),
+        broker(tmp_path / "two", log__url=other, **bucket),
+    ):
+        pass
+    with broker(tmp_path / "three", log__url=other, **bucket) as running:
+        whole(running.bootstrap, running.grpc)
+        assert asyncio.run(epoch(running.bootstrap)) == 2
+    delta = f"deltalog:{tmp_path / 'delta'}"
+    admin(bucket, "export", other, tmp_path / "files.dray")
+    admin(bucket, "import", tmp_path / "files.dray", delta)
+    with broker(tmp_path / "in-files", log__url=delta, **bucket) as running:
+        whole(running.bootstrap, running.grpc)
+        assert asyncio.run(epoch(running.bootstrap)) == 3
+    admin(bucket, "export", delta, tmp_path / "objects.dray")
+    admin(bucket, "import", tmp_path / "objects.dray", "deltalog:")
+    with broker(tmp_path / "in-bucket", log__url="deltalog:", **bucket) as running:
+        whole(running.bootstrap, running.grpc)
+        assert asyncio.run(epoch(running.bootstrap)) == 4
+    admin(bucket, "export", "deltalog:", tmp_path / "third.dray")
+    admin(bucket, "import", tmp_path / "third.dray", tmp_path / "four")
+    with broker(tmp_path / "four", **bucket) as running:
+        whole(running.bootstrap, running.grpc)
+        assert asyncio.run(epoch(running.bootstrap)) == 5
+
+
+def test_a_cluster_is_restored_from_its_bucket_and_a_backup(server, buckets, tmp_path):
+    """T34: a new database and a copy of the bucket; everything acknowledged before the backup is there"""
+    first, copy = buckets.new_bucket(), buckets.new_bucket()
+    url, other = asyncio.run(database(server, "lost")), asyncio.run(database(server, "restored"))
+    with broker(tmp_path / "a", log__url=url, cluster__domains=2, **of_bucket(buckets, first)) as running:
+        fill(running.bootstrap, running.grpc)
+        begun_s = time.monotonic()
+        admin(of_bucket(buckets, first), "export", url, tmp_path / "backup.dray", "--hold", "1h")
+        exported_s = time.monotonic()
+        copied = asyncio.run(copy_bucket(buckets, first, copy))
+    restore_s = time.monotonic()
+    admin(of_bucket(buckets, copy), "import", tmp_path / "backup.dray", other)
+    with broker(tmp_path / "b", log__url=other, **of_bucket(buckets, copy)) as running:
+        ready_s = time.monotonic()
+        whole(running.bootstrap, running.grpc)
+    print(
+        f"export {exported_s - begun_s:.2f} s (what is acknowledged after it began may be missing), "
+        f"{copied} objects copied; import and start {ready_s - restore_s:.2f} s"
+    )
+
+
+def test_a_bucket_of_another_cluster_is_refused_before_anything_is_begun(server, buckets, tmp_path):
+    """O9, MV2"""
+    theirs = of_bucket(buckets, buckets.new_bucket())
+    with broker(tmp_path / "theirs", **theirs):
+        pass
+    with broker(tmp_path / "ours") as running:
+        fill(running.bootstrap, running.grpc)
+    admin({}, "export", tmp_path / "ours", tmp_path / "ours.dray")
+    url = asyncio.run(database(server, "other_cluster"))
+    admin(theirs, "import", tmp_path / "ours.dray", url, code=1)
+    own = of_bucket(buckets, buckets.new_bucket())
+    admin(own, "import", tmp_path / "ours.dray", url)
