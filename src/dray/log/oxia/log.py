@@ -391,8 +391,9 @@ class OxiaLog:
         """What may be done any number of times, all of it by one leader."""
         cause: Exception | None = None
         until = asyncio.get_running_loop().time() + self._servers.call_seconds
-        for pause in (0.0, *RETRY_SECONDS, *[RETRY_SECONDS[-1]] * 60):
-            if self._servers.closing.is_set() or (pause and asyncio.get_running_loop().time() > until):
+        for attempt, pause in enumerate((0.0, *RETRY_SECONDS, *[RETRY_SECONDS[-1]] * 60)):
+            # One that did not answer has used up the time; another one may lead by now.
+            if self._servers.closing.is_set() or (attempt > 1 and asyncio.get_running_loop().time() > until):
                 break
             await self._wait(pause)
             try:

@@ -27,6 +27,7 @@ RETRY_SECONDS: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Pauses between attempts to reach Oxia; whoever waits for ever keeps to the last one."""
 _SLICE_SECONDS: Final = 0.25
 """How long a leader may take to be reached before it is asked again who leads."""
+_DOUBT_SECONDS: Final = 0.5
 _TOKEN_SECONDS: Final = 30.0
 """A token is read again from its file this often: it ends some day."""
 _OPTIONS: Final[Sequence[tuple[str, int]]] = (
@@ -121,6 +122,16 @@ class OxiaPeer:
                 return True
         return False
 
+    async def is_there(self, limit_s: float) -> bool:
+        """The same, but one that cannot be connected to now is not waited for."""
+        done = (grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                while (state := self._channel.get_state(try_to_connect=True)) not in done:
+                    await self._channel.wait_for_state_change(state)
+                return state is grpc.ChannelConnectivity.READY
+        return False
+
     async def close(self) -> None:
         await self._channel.close(None)
 
@@ -144,6 +155,7 @@ class OxiaServers:
         self._assignments: pb.Assignments | None = None
         self._changed = asyncio.Event()
         self._mistrusted = asyncio.Event()
+        self._doubted_until = 0.0
         self._why = "no server was asked yet"
         self._asking: asyncio.Task[None] | None = None
         self._token: tuple[float, str] | None = None
@@ -173,16 +185,17 @@ class OxiaServers:
         silent = ""
         while not self.closing.is_set() and (left := until - time()) > 0:
             place = self.place(partition_key)
-            if place is None:
+            doubted_s = self._doubted_until - time()
+            if place is None or doubted_s > 0:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(left):
+                    async with asyncio.timeout(left if place is None else min(left, doubted_s)):
                         await self._changed.wait()
                 continue
             peer = self._peer(place.leader)
             if await self._is_ready(peer, min(_SLICE_SECONDS, left)):
                 return Route(place.shard, peer)
             silent = place.leader
-            self._mistrusted.set()
+            self._doubt()
         if self.closing.is_set():
             raise OxiaUnreachable("the log is closed")
         if silent:
@@ -202,6 +215,11 @@ class OxiaServers:
         if error is not None and error.code() is grpc.StatusCode.UNIMPLEMENTED:
             route.peer.use_other_service()
             return
+        self._doubt()
+
+    def _doubt(self) -> None:
+        """Ask the next one who leads, and wait for its answer a little before we believe what we know."""
+        self._doubted_until = asyncio.get_running_loop().time() + _DOUBT_SECONDS
         self._mistrusted.set()
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
@@ -272,7 +290,7 @@ class OxiaServers:
 
     async def _listen(self, peer: OxiaPeer) -> None:
         """What one server tells, until it ends, or is not believed any more."""
-        if not await peer.is_ready(1.0):
+        if not await peer.is_there(CONNECT_SECONDS):
             raise OxiaUnreachable("it does not answer")
         self._mistrusted.clear()
         stream = peer.assignments(pb.AssignmentsRequest(namespace=self._url.namespace), metadata=self.metadata())
@@ -281,6 +299,7 @@ class OxiaServers:
         try:
             async for answer in _all(stream):
                 self._assignments = answer
+                self._doubted_until = 0.0
                 self._ring()
         except asyncio.CancelledError:
             task = asyncio.current_task()

@@ -42,7 +42,7 @@ async def survey(url: OxiaLogs) -> EngineSurvey:
 
 async def _ask(peer: OxiaPeer, namespace: str, servers: OxiaServers) -> pb.Assignments:
     """The first that it tells, by the name of the service that it knows."""
-    if not await peer.is_ready(_ASK_S):
+    if not await peer.is_there(_ASK_S):
         raise TimeoutError
     for last in (False, True):
         stream = peer.assignments(
