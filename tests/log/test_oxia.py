@@ -15,9 +15,9 @@ import pytest
 
 from dray.errors import Corrupt, Invalid, Unavailable
 from dray.log.oxia import oxia_pb2 as pb
-from dray.log.oxia.layout import LARGEST_PUT, Head, Layout
+from dray.log.oxia.layout import LARGEST_PUT, Layout, LogHead
 from dray.log.oxia.log import OxiaLog
-from dray.log.oxia.servers import OxiaServers, Route
+from dray.log.oxia.servers import LeaderRoute, OxiaServers
 from dray.log.oxia.shards import hash_of, place_of
 from dray.log.oxia.survey import survey
 from dray.log.port import BEFORE_ALL, Log, Position, Refused
@@ -103,14 +103,14 @@ class OxiaFactory:
         self.relay.deaf = False
         return position
 
-    async def route(self) -> Route:
+    async def route(self) -> LeaderRoute:
         return await self.direct.route(self.layout.partition_key)
 
     async def go_back(self, to: Position) -> None:
         """Wiped, or as it was when it was shorter: the records go one by one, whatever keeps them."""
         route = await self.route()
         (found,) = await self.direct.read(route, self.layout.get_head())
-        log_id = Head.decode(found.value).log_id
+        log_id = LogHead.decode(found.value).log_id
         gone = [pb.DeleteRange(start=self.layout.entry_key(log_id, to + 1), end=self.layout.sequence(log_id) + "-:")]
         if not to:
             gone.append(pb.DeleteRange(start=f"{self.layout.partition_key}.", end=f"{self.layout.partition_key}/"))
@@ -185,7 +185,7 @@ async def test_the_newest_entry_stays_and_a_cut_never_goes_back(log_factory: Oxi
     head, first, last = await log_factory.direct.read(
         route, log._layout.get_head(), log._layout.get_first(log._log_id), log._layout.get_last(log._log_id)
     )
-    assert Head.decode(head.value).cut == 20
+    assert LogHead.decode(head.value).cut == 20
     assert first.key == last.key == log._layout.entry_key(log._log_id, 20)
     assert await sleeper.append(b"next") == 21
 
@@ -237,7 +237,7 @@ def test_what_goes_over_the_wire_is_what_oxia_has() -> None:
     sent = layout.put_entry(7, "00112233aabbccdd", b"hi").SerializeToString()
     put = b"\x0a\x18p.00003.00112233aabbccdd" + b"\x12\x02hi" + b"\x32\x07p.00003" + b"\x3a\x01\x01"
     assert sent == b"\x08\x07" + b"\x12" + bytes([len(put)]) + put
-    head = layout.put_head(0, Head(log_id="00112233aabbccdd", cut=9), 5).SerializeToString()
+    head = layout.put_head(0, LogHead(log_id="00112233aabbccdd", cut=9), 5).SerializeToString()
     kept = b"\x0a\x0cp.00003.head" + b"\x12\x141 00112233aabbccdd 9" + b"\x18\x05" + b"\x32\x07p.00003"
     assert head == b"\x08\x00" + b"\x12" + bytes([len(kept)]) + kept
     gone = layout.delete(0, "00112233aabbccdd", 1, 2).SerializeToString()
@@ -270,4 +270,4 @@ def test_a_put_above_what_the_server_survives_is_never_made() -> None:
 
 def test_a_head_of_another_layout_is_refused() -> None:
     with pytest.raises(Invalid, match="layout"):
-        Head.decode(b"2 00112233aabbccdd 0 more")
+        LogHead.decode(b"2 00112233aabbccdd 0 more")

@@ -36,7 +36,7 @@ ABSENT: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class LogHead:
     """What is known of a log besides its entries."""
 
     log_id: str
@@ -48,7 +48,7 @@ class Head:
         return f"{_LAYOUT} {self.log_id} {self.cut}".encode()
 
     @classmethod
-    def decode(cls, value: bytes) -> "Head":
+    def decode(cls, value: bytes) -> "LogHead":
         found = _HEAD.fullmatch(value)
         if found is None:
             raise Invalid("this log in Oxia has another layout", found=value[:100].decode(errors="replace"))
@@ -86,7 +86,7 @@ class Layout:
         )  # fmt: skip
         return pb.WriteRequest(shard=shard, puts=[put])
 
-    def put_head(self, shard: int, head: Head, version: int) -> pb.WriteRequest:
+    def put_head(self, shard: int, head: LogHead, version: int) -> pb.WriteRequest:
         """Only over the version that was read; `ABSENT` for a new one."""
         return self._put(shard, pb.Put(key=self.head, value=head.encode(), expected_version=version))
 

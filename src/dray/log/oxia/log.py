@@ -39,12 +39,12 @@ from dray.ids import Entropy, SystemEntropy
 from dray.log.limits import MAX_ENTRY_BYTES, check_entry, gone_back, trimmed
 from dray.log.oxia import oxia_pb2 as pb
 from dray.log.oxia.ear import Ear
-from dray.log.oxia.layout import ABSENT, LARGEST_PUT, Head, Layout
+from dray.log.oxia.layout import ABSENT, LARGEST_PUT, Layout, LogHead
 from dray.log.oxia.servers import (
     RETRY_SECONDS,
+    LeaderRoute,
     OxiaServers,
     OxiaUnreachable,
-    Route,
     is_elsewhere,
     is_refusal,
     was_closed,
@@ -139,7 +139,7 @@ class OxiaLog:
     async def tail(self) -> Position:
         floor = self._known
 
-        async def look(route: Route) -> tuple[Head, int]:
+        async def look(route: LeaderRoute) -> tuple[LogHead, int]:
             fence = self._layout.put_fence(route.shard)
             self._took(await self._servers.write(route, fence))
             return await self._look(route)
@@ -157,7 +157,7 @@ class OxiaLog:
         await self._repeat(lambda route: self._cut(route, upto))  # LG54
         end = min(upto, tail - 1) + 1  # LG51
 
-        async def oldest(route: Route) -> int:
+        async def oldest(route: LeaderRoute) -> int:
             (found,) = await self._servers.read(route, self._layout.get_first(self._log_id))
             return self._position(found) or end
 
@@ -172,9 +172,9 @@ class OxiaLog:
         await self.tail()
         known, fresh = self._log_id, self._entropy.random_bytes(8).hex()
 
-        async def begin(route: Route) -> str:
+        async def begin(route: LeaderRoute) -> str:
             (found,) = await self._servers.read(route, self._layout.get_head())
-            if found.status == pb.OK and Head.decode(found.value).log_id == fresh:
+            if found.status == pb.OK and LogHead.decode(found.value).log_id == fresh:
                 return fresh  # the answer to the last put was lost
             self._log_id = known
             head, tail = await self._look(route)
@@ -184,7 +184,7 @@ class OxiaLog:
                 raise Conflict("the log is not empty", log=self._key)
             # Another id, so that nothing has to happen at once: nobody knows it before its first record is there.
             self._took(await self._servers.write(route, self._layout.put_first(route.shard, fresh, position)))
-            begun = self._layout.put_head(route.shard, Head(log_id=fresh, cut=position), found.version.version)
+            begun = self._layout.put_head(route.shard, LogHead(log_id=fresh, cut=position), found.version.version)
             if not self._took(await self._servers.write(route, begun)):
                 raise Conflict("somebody else writes to the log", log=self._key)
             return fresh
@@ -250,17 +250,17 @@ class OxiaLog:
             raise LostReply("Oxia did not say where the entry is; it may be in the log", status=put.status)
         return position
 
-    async def _cut(self, route: Route, upto: int) -> None:
+    async def _cut(self, route: LeaderRoute, upto: int) -> None:
         """Write down where the log is cut, unless it was cut further on meanwhile (LG54)."""
         head, version = await self._head(route)
         while head.cut < upto:
-            written = Head(log_id=head.log_id, cut=upto)
+            written = LogHead(log_id=head.log_id, cut=upto)
             if self._took(await self._servers.write(route, self._layout.put_head(route.shard, written, version))):
                 return
             head, version = await self._head(route)
 
-    def _deletion(self, start: int, end: int) -> Callable[[Route], Awaitable[None]]:
-        async def delete(route: Route) -> None:
+    def _deletion(self, start: int, end: int) -> Callable[[LeaderRoute], Awaitable[None]]:
+        async def delete(route: LeaderRoute) -> None:
             await self._servers.write(route, self._layout.delete(route.shard, self._log_id, start, end))
 
         return delete
@@ -273,16 +273,16 @@ class OxiaLog:
 
     # -- reading ---------------------------------------------------------------
 
-    async def _head(self, route: Route) -> tuple[Head, int]:
+    async def _head(self, route: LeaderRoute) -> tuple[LogHead, int]:
         """The head and its version; the log is begun if there is none, unless we know that there was one."""
         (found,) = await self._servers.read(route, self._layout.get_head())
         if found.status == pb.KEY_NOT_FOUND and not self._log_id:
-            head = Head(log_id=self._entropy.random_bytes(8).hex(), cut=0)
+            head = LogHead(log_id=self._entropy.random_bytes(8).hex(), cut=0)
             self._took(await self._servers.write(route, self._layout.put_head(route.shard, head, ABSENT)))
             (found,) = await self._servers.read(route, self._layout.get_head())  # somebody may have been faster
         return self._same(found), found.version.version
 
-    async def _look(self, route: Route) -> tuple[Head, int]:
+    async def _look(self, route: LeaderRoute) -> tuple[LogHead, int]:
         """The head, and the position of the last entry or the cut, as one server shows them."""
         if not self._log_id:
             head, _ = await self._head(route)
@@ -290,11 +290,11 @@ class OxiaLog:
         found, last = await self._servers.read(route, self._layout.get_head(), self._layout.get_last(self._log_id))
         return self._same(found), self._position(last)
 
-    def _same(self, found: pb.Record) -> Head:
+    def _same(self, found: pb.Record) -> LogHead:
         """What a head says, if it is that of the log which was met (LG53)."""
         if found.status != pb.OK:
             raise Corrupt(_GONE, log=self._key)
-        head = Head.decode(found.value)
+        head = LogHead.decode(found.value)
         if self._log_id and head.log_id != self._log_id:
             raise Corrupt(_GONE, log=self._key)
         return head
@@ -346,7 +346,7 @@ class OxiaLog:
             self._ears.discard(ear)
             await ear.close()
 
-    async def _read(self, route: Route, after: Position) -> list[tuple[Position, bytes]]:
+    async def _read(self, route: LeaderRoute, after: Position) -> list[tuple[Position, bytes]]:
         """The next entries, none at the end (LG53)."""
         start, end = (self._layout.entry_key(self._log_id, after + 1 + more) for more in (0, self._page))
         found = await self._servers.scan(route, start, end)
@@ -360,7 +360,7 @@ class OxiaLog:
             self._known = max(self._known, page[-1][0])
         return page
 
-    async def _examine(self, route: Route, after: Position) -> None:
+    async def _examine(self, route: LeaderRoute, after: Position) -> None:
         """Whether the log that is there can be followed from here (LG53, LG54)."""
         try:
             head, tail = await self._look(route)
@@ -372,7 +372,7 @@ class OxiaLog:
         if tail < after and (tail := await self.tail()) < after:
             raise gone_back(after, tail)  # LG25
 
-    def _leads(self, route: Route) -> bool:
+    def _leads(self, route: LeaderRoute) -> bool:
         """Whether it still does, as far as we know."""
         if self._servers.closing.is_set():
             return False
@@ -387,7 +387,7 @@ class OxiaLog:
         for ear in self._ears:
             ear.hear(position)
 
-    async def _repeat(self, call: Callable[[Route], Awaitable[Result]]) -> Result:
+    async def _repeat(self, call: Callable[[LeaderRoute], Awaitable[Result]]) -> Result:
         """What may be done any number of times, all of it by one leader."""
         cause: Exception | None = None
         until = asyncio.get_running_loop().time() + self._servers.call_seconds

@@ -137,7 +137,7 @@ class OxiaPeer:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class LeaderRoute:
     """The way to the leader of a shard, as it was when somebody asked."""
 
     shard: int
@@ -172,7 +172,7 @@ class OxiaServers:
         found = place_of(partition_key, self._assignments, self._url.namespace)
         return found if found is not None and found.leader else None
 
-    async def route(self, partition_key: str) -> Route:
+    async def route(self, partition_key: str) -> LeaderRoute:
         """The way to who leads.
 
         Raises:
@@ -193,7 +193,7 @@ class OxiaServers:
                 continue
             peer = self._peer(place.leader)
             if await self._is_ready(peer, min(_SLICE_SECONDS, left)):
-                return Route(place.shard, peer)
+                return LeaderRoute(place.shard, peer)
             silent = place.leader
             self._doubt()
         if self.closing.is_set():
@@ -210,7 +210,7 @@ class OxiaServers:
                 raise
             return False
 
-    def mistrust(self, route: Route, error: grpc.aio.AioRpcError | None = None) -> None:
+    def mistrust(self, route: LeaderRoute, error: grpc.aio.AioRpcError | None = None) -> None:
         """A call that went this way failed: somebody else may lead."""
         if error is not None and error.code() is grpc.StatusCode.UNIMPLEMENTED:
             route.peer.use_other_service()
@@ -237,11 +237,11 @@ class OxiaServers:
 
     # -- calls -----------------------------------------------------------------
 
-    async def write(self, route: Route, request: pb.WriteRequest) -> pb.WriteResponse:
+    async def write(self, route: LeaderRoute, request: pb.WriteRequest) -> pb.WriteResponse:
         """One batch, sent once."""
         return await route.peer.write(request, timeout=self.call_seconds, metadata=self.metadata())
 
-    async def read(self, route: Route, *gets: pb.Get) -> list[pb.Record]:
+    async def read(self, route: LeaderRoute, *gets: pb.Get) -> list[pb.Record]:
         """The answer to each of some gets, in their order; they are no snapshot."""
         request = pb.ReadRequest(shard=route.shard, gets=gets)
         answers = route.peer.read(request, timeout=self.call_seconds, metadata=self.metadata())
@@ -250,7 +250,7 @@ class OxiaServers:
             raise Unavailable("Oxia answered another number of gets", asked=len(gets), answered=len(found))
         return found
 
-    async def scan(self, route: Route, start: str, end: str) -> list[pb.Record]:
+    async def scan(self, route: LeaderRoute, start: str, end: str) -> list[pb.Record]:
         """The records of a range of keys at one moment."""
         request = pb.RangeScanRequest(shard=route.shard, start=start, end=end)
         answers = route.peer.scan(request, timeout=self.call_seconds, metadata=self.metadata())
