@@ -190,6 +190,31 @@ async def test_the_newest_entry_stays_and_a_cut_never_goes_back(log_factory: Oxi
     assert await sleeper.append(b"next") == 21
 
 
+async def test_who_slept_between_reading_the_cut_and_writing_it_takes_nothing_back(log_factory: OxiaFactory) -> None:
+    """LG54: the cut is written over the version that was read."""
+    log, sleeper = await log_factory.open(), await log_factory.open()
+    entries = await fill(log, 20)
+    route = await sleeper._servers.route(sleeper._key)
+    seen = [await sleeper._head(route)]
+    await log.trim(entries[14][0])
+    look = sleeper._head
+
+    async def as_it_was(route: LeaderRoute) -> tuple[LogHead, int]:
+        return seen.pop() if seen else await look(route)
+
+    sleeper._head = as_it_was  # type: ignore[method-assign]
+    await sleeper.trim(entries[9][0])
+    head, _ = await look(route)
+    assert (head.cut, seen) == (15, [])
+
+
+async def test_handles_that_begin_a_log_at_once_begin_the_same(log_factory: OxiaFactory) -> None:
+    """LG53."""
+    handles = await asyncio.gather(*(log_factory.open() for _ in range(5)))
+    positions = [await handle.append(b"entry") for handle in handles]
+    assert (positions, len({handle._log_id for handle in handles})) == ([1, 2, 3, 4, 5], 1)
+
+
 async def test_a_namespace_that_is_not_there_is_told_by_who_opens_it(log_factory: OxiaFactory) -> None:
     with pytest.raises(Unavailable, match="namespace not found"):
         await OxiaLog.open(logs(f"oxia://{log_factory.address}/nobody-has-this"), DOMAIN, call_seconds=1.0)
