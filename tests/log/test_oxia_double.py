@@ -196,6 +196,52 @@ async def test_an_entry_that_is_told_of_before_it_can_be_read_is_waited_for(hand
     assert await follower == entries
 
 
+async def test_what_a_failed_put_tells_of_is_asked_for_once_and_then_forgotten(
+    handles: Handles, trio: OxiaDouble
+) -> None:
+    """LG53: a follower does not look for ever for what will not come."""
+    log, other = await handles.open(), await handles.open()
+    (last,) = await fill(log, 1)
+    stream = other.follow(BEFORE_ALL)
+    async with asyncio.timeout(DEADLINE_S):
+        assert await anext(stream) == last
+        waiting = asyncio.ensure_future(anext(stream))
+        while not trio.order("ears"):
+            await asyncio.sleep(0.01)
+        tail, asked_tail = other.tail, asyncio.Event()
+
+        async def noticed() -> Position:
+            asked_tail.set()
+            return await tail()
+
+        other.tail = noticed  # type: ignore[method-assign]
+        (ear,) = other._ears
+        sequence = log._layout.sequence(log._log_id)
+        trio.order("announce", sequence=sequence, key=f"{sequence}-{99:020d}")
+        await asked_tail.wait()
+        while ear.heard != last[0]:
+            await asyncio.sleep(0.01)
+        more = await log.append(b"more")
+        assert await waiting == (more, b"more")
+    await aclose(stream)
+
+
+async def test_who_is_sent_to_a_server_that_leads_no_more_finds_the_one_that_does(
+    handles: Handles, trio: OxiaDouble
+) -> None:
+    """LG52: such an entry is surely not there, and goes to another one."""
+    log = await handles.open()
+    await fill(log, 1)
+    servers, old = log._servers, log._servers._assignments
+    trio.order("lead", node=1)
+    async with asyncio.timeout(DEADLINE_S):
+        while servers._assignments is old:
+            await asyncio.sleep(0.01)
+    servers._assignments = old
+    assert await log.append(b"moved") == 2
+    assert (await servers.route(log._key)).peer.endpoint.endswith(str(trio.ports[1]))
+
+
 async def test_a_follower_that_is_told_of_nothing_looks_by_itself(handles: Handles, trio: OxiaDouble) -> None:
     """LG53: with nobody who writes through the same handle."""
     log, other = await handles.open(), await handles.open()
