@@ -290,7 +290,9 @@ async def _start_http(
     tables = served_catalog(
         config.get(TableSettings), config.get(ObjectsSettings), opened.directory, plane.objects, pools.upkeep
     )
-    planner = PlannerProcesses(opened.directory, config.get(ObjectsSettings), plane.domains)
+    planner = PlannerProcesses(
+        opened.directory, config.get(LogSettings).place, config.get(ObjectsSettings), plane.domains
+    )
     gate = HttpGuard(admission.access)
     others = [*catalog_routes(tables, gate), *plan_routes(planner, gate)]
     app = make_app(probes, BrokerView(plane, disks), [*others, Mount(API, app=served_api(config, services, admission))])
