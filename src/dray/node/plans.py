@@ -83,6 +83,7 @@ class PlannerProcesses:
         """
         found = False
         for _, replica in self._domains:
+            await replica.sync()  # the hold was another process's: it may not be here yet
             held = replica.machine.holds.current().get(pin)
             if held is not None and held.shared:
                 raise Conflict("others may share it: it ends by time", pin=pin)
