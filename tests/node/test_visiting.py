@@ -113,7 +113,7 @@ def test_a_read_plans_from_the_log_and_the_store(running: TestBroker, home: Path
     ],
 )
 def test_a_wrong_log_is_told_without_its_secret(options: dict[str, str], said: str) -> None:
-    """R-051: Spark shows options and errors to everybody."""
+    """Spark shows options and errors to everybody."""
     with pytest.raises(BadOption, match=said) as caught:
         dray.read("orders", options.get("path", ""), options={k: v for k, v in options.items() if k != "path"})
     assert "geheim" not in str(caught.value)

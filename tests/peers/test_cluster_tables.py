@@ -147,7 +147,7 @@ def catalog_rows(log: str, bucket: S3Server) -> list[object]:
 def test_a_plan_of_an_etcd_cluster_holds_no_secret_and_a_catalog_in_a_directory_is_refused(
     bucket: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R-051: what travels to executors is names and places; and what to set instead is said."""
+    """What travels to executors is names and places; and what to set instead is said."""
     name = bucket.new_bucket()
     with etcd() as members:
         log = members.url("cluster")

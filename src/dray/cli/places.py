@@ -38,7 +38,7 @@ Where: TypeAlias = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class CommandPlace:
     """Where a command is to work, and with what."""
 
     place: Place
@@ -78,7 +78,7 @@ def place_at(text: str, config: Config, effects: Effects) -> Place:
 
 
 def run_at(
-    where: str, config: Path | None, sets: list[str] | None, work: Callable[[Asked], Coroutine[None, None, T]]
+    where: str, config: Path | None, sets: list[str] | None, work: Callable[[CommandPlace], Coroutine[None, None, T]]
 ) -> T:
     """Do something at a place, with threads that end with it."""
     settings = load_config(config, sets)
@@ -86,7 +86,7 @@ def run_at(
     async def run(process: ProcessEffects) -> T:
         place = place_at(where, settings, process.effects)
         root = place.root if isinstance(place, DataDirectory) else settings.get(BrokerSettings).data.absolute()
-        return await work(Asked(place=place, root=root, effects=process.effects))
+        return await work(CommandPlace(place=place, root=root, effects=process.effects))
 
     return run_process(settings, run)
 

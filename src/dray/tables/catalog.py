@@ -6,6 +6,7 @@ http://, https://   a REST catalog
 pyiceberg           what PyIceberg's own configuration says of the catalog `dray` (Glue, Hive ...)
 """
 
+import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -73,6 +74,8 @@ def _properties(kind: str, directory: Path | None) -> Mapping[str, str]:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return {"type": "sql", "uri": f"sqlite:///{file}"}
     if kind.startswith(DATABASE):
+        if importlib.util.find_spec("psycopg") is None:
+            raise BadCatalog("a catalog in a database needs an extra: pip install 'dray[postgres]'", catalog=kind)
         return {"type": "sql", "uri": f"postgresql+psycopg://{kind.removeprefix(DATABASE)}", "pool_pre_ping": "true"}
     if kind.startswith(("http://", "https://")):
         return {"type": "rest", "uri": kind}

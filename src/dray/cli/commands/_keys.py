@@ -13,7 +13,7 @@ from dray.access.keys import KeyText
 from dray.access.principals import KnownCaller
 from dray.cli.options import KEY_ROLE_HELP, ConfigFile, FormatOption, KeyExpires, KeyName, KeyPrincipal, Sets
 from dray.cli.output import Format, answer
-from dray.cli.places import Asked, Where, run_at
+from dray.cli.places import CommandPlace, Where, run_at
 from dray.cli.tables import TableFormat, TableOption, show
 from dray.config import parse_duration
 from dray.machine.access import ApiKey, KeyRole
@@ -54,7 +54,7 @@ def create(
         life_ms=_life_ms(expires),
     )
 
-    async def make(asked: Asked) -> tuple[ApiKey, KeyText]:
+    async def make(asked: CommandPlace) -> tuple[ApiKey, KeyText]:
         async def work(keys: KeyService, caller: KnownCaller) -> tuple[ApiKey, KeyText]:
             return await keys.create(wanted, caller)
 
@@ -94,7 +94,7 @@ def revoke(
     if not yes:
         typer.confirm(CONFIRMED, abort=True)
 
-    async def end(asked: Asked) -> None:
+    async def end(asked: CommandPlace) -> None:
         async def work(keys: KeyService, caller: KnownCaller) -> None:
             await keys.revoke(key_id, caller)
 
@@ -108,7 +108,7 @@ def revoke(
 def verify(where: Where, config: ConfigFile = None, sets: Sets = None, form: FormatOption = Format.TEXT) -> None:
     """Check that no line of the audit files was changed, dropped or inserted, and compare them with the log."""
 
-    async def compare(at: Asked) -> tuple[dict[str, ChainEnd], int, list[AskedCommand]]:
+    async def compare(at: CommandPlace) -> tuple[dict[str, ChainEnd], int, list[AskedCommand]]:
         chains = check_audit(DataDirectory(at.root), at.effects.disk)
         return chains, *await unlisted(at.place, at.root, at.effects)
 

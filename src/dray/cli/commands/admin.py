@@ -12,7 +12,7 @@ from dray.cli.commands._moving import export_cluster, import_cluster
 from dray.cli.commands._pins import pins
 from dray.cli.options import ConfigFile, FormatOption, Sets, load_config
 from dray.cli.output import Format, answer
-from dray.cli.places import Asked, Where, only_directory, run_at
+from dray.cli.places import CommandPlace, Where, only_directory, run_at
 from dray.cli.table_commands import table
 from dray.clock import SystemClock
 from dray.disk import DirectoryLock, LocalDisk
@@ -116,7 +116,7 @@ def verify_log(
 ) -> None:
     """Fold the whole log, compare every checkpoint with it, and tell the digest."""
 
-    async def check(asked: Asked) -> None:
+    async def check(asked: CommandPlace) -> None:
         async with inspect(asked.place, domain, LocalDisk()) as inspected:
             found = await verify(inspected)
             torn = inspected.torn
@@ -147,7 +147,7 @@ def recover(
 ) -> None:
     """Begin a new log with what a damaged or rolled-back one still tells; the old one is kept aside."""
 
-    async def begin(asked: Asked) -> Recovered:
+    async def begin(asked: CommandPlace) -> Recovered:
         directory = only_directory(
             asked.place,
             "restore it by its own means, or from a file of `drayd admin meta export` with `drayd admin meta import`",
@@ -215,7 +215,7 @@ def add_data_domains(
     answer(form, {"before": before, "domains": after}, text)
 
 
-async def _machine(asked: Asked, domain: int) -> Machine:
+async def _machine(asked: CommandPlace, domain: int) -> Machine:
     async with inspect(asked.place, domain, LocalDisk()) as inspected:
         _refuse_damage(inspected)
         return await current_machine(inspected)
@@ -229,7 +229,7 @@ def _refuse_damage(inspected: Inspected) -> None:
         )
 
 
-async def _print_entries(asked: Asked, domain: int, after: int, lines: int, *, follow: bool) -> None:
+async def _print_entries(asked: CommandPlace, domain: int, after: int, lines: int, *, follow: bool) -> None:
     async with inspect(asked.place, domain, LocalDisk()) as inspected:
         tail = await inspected.log.tail()
         start = after if after else max(after, tail - lines)
