@@ -7,7 +7,6 @@ race for one log: each gets its share.
 """
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -47,6 +46,7 @@ async def turns(world: World) -> None:
     """Fair weather, and every writer has always something to write."""
     cluster = DeltaCluster(world, nodes=0)
     await cluster.found()
+    enough = asyncio.Event()
     won = dict.fromkeys((f"writer-{number}" for number in range(WRITERS)), 0)
 
     async def write(process: Process) -> None:
@@ -55,17 +55,14 @@ async def turns(world: World) -> None:
             with suppress(DrayError):
                 await log.append(f"{process.name}/{won[process.name]}".encode())
                 won[process.name] += 1
+            if sum(won.values()) >= COMMITS:
+                enough.set()
 
     for name in won:
         world.node(name, write).start()
-    await world.within(TURNS_SECONDS, _until(lambda: sum(won.values()) >= COMMITS), "writers write in fair weather")
+    await world.within(TURNS_SECONDS, enough.wait(), "writers write in fair weather")
     share = sum(won.values()) / WRITERS
     world.check(min(won.values()) >= LEAST_SHARE * share, "a writer was left behind", won=won)
-
-
-async def _until(holds: Callable[[], bool]) -> None:
-    while not holds():
-        await asyncio.sleep(0.05)
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {"deltalog": deltalog, "turns": turns}
