@@ -1,5 +1,7 @@
 """The truth of a simulated delta log: what its bucket was given, in order."""
 
+from contextlib import suppress
+
 import pytest
 
 from dray.log.delta.commits import CommitOperation, commit_name, encode
@@ -39,7 +41,7 @@ def test_versions_count_once_and_in_order_and_what_they_foretell_is_compared() -
     """SM20"""
     world = World(1)
     try:
-        with pytest.raises((Violation, RuntimeError)):  # a violation stops the world, whoever has caught it
+        with suppress(RuntimeError):  # a violation stops the world, whoever has caught it
             world.run(play)
         assert [str(one).split(" version=")[0] for one in world.violations] == [
             "a commit foretold other offsets than its batches got", "a version was passed over",
