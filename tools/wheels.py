@@ -49,6 +49,8 @@ def interpreter(version: str) -> str:
     Raises:
         Missing: none has one.
     """
+    if (kept := _kept_by_pyenv(version)) is not None:
+        return str(kept)
     for command in (["find", version], ["install", version]):
         done = subprocess.run([str(_UV), "python", *command], capture_output=True, text=True, check=False)
         if done.returncode == 0:
@@ -58,6 +60,13 @@ def interpreter(version: str) -> str:
         return str(from_debian(version))
     except NotThere as error:
         raise Missing(f"no Python {version} on the PATH; uv cannot get one: {why}; Debian neither: {error}") from error
+
+
+def _kept_by_pyenv(version: str) -> Path | None:
+    """The newest of this version that pyenv keeps: it is not on the PATH unless somebody chose it, so uv misses it."""
+    root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    kept = (root / "versions").glob(f"{version}.*/bin/python{version}")
+    return max(kept, key=lambda python: (len(python.parts[-3]), python.parts[-3]), default=None)
 
 
 def from_debian(version: str) -> Path:
