@@ -188,9 +188,9 @@ FAULTY = {
         ),
         {"rank"},
     ),
-    "a worse message first, after a pop that found less than it asked for and nothing was wrong": (
+    "a worse message first, after a pop that found nothing and nothing was wrong": (
         lambda: HeapStory().enqueue("a", 0, 1, priority=1).enqueue("b", 0, 1, priority=2)
-        .pop(1.5, 1.6, credits=2).pop(2, 3, job("b", priority=2)).pop(4, 5, job("a", "t2", priority=1)),
+        .pop(1.5, 1.6).pop(2, 3, job("b", priority=2)).pop(4, 5, job("a", "t2", priority=1)),
         {"rank"},
     ),
     "a worse message comes first beside a pop without answer, where nobody gives back": (
@@ -308,7 +308,7 @@ SOUND = {
     ),
     "a better message that a pop may have let go whose store was away": lambda: (
         HeapStory().enqueue("a", 0, 1, priority=1).enqueue("b", 0, 1, priority=2).trouble(1.2, 1.7)
-        .pop(1.5, 1.6, credits=2).pop(2, 3, job("b", priority=2)).pop(4, 5, job("a", "t2", priority=1))
+        .pop(1.5, 1.6).pop(2, 3, job("b", priority=2)).pop(4, 5, job("a", "t2", priority=1))
     ),
     "a better message that is delayed": lambda: (
         HeapStory().enqueue("a", 0, 1, priority=1, delay_ms=1_000).enqueue("b", 0, 1, priority=2)

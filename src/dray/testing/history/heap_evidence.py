@@ -6,8 +6,8 @@ Invariants
          whatever the brokers' clocks say, it was live then.
     HC6  A message counts as surely ready only between the answer of its
          enqueue and the first pop that may have taken it, known or not. One
-         that was given less than it asked for while something was wrong may
-         have taken it too, and let it go: its body could not be read.
+         that was answered while something was wrong may have taken it too,
+         and let it go: its body could not be read.
 """
 
 from bisect import bisect_left
@@ -106,8 +106,8 @@ class HeapEvidence:
     pops: list[Op] = field(default_factory=list)
     unknown_pops: list[Interval] = field(default_factory=list)
     """From when to when a pop without answer may hold something; by start."""
-    short_pops: list[Interval] = field(default_factory=list)
-    """Those that were given less than they asked for while something was wrong; by start."""
+    troubled_pops: list[Interval] = field(default_factory=list)
+    """Those that were answered while something was wrong; by start."""
     listings: list[Op] = field(default_factory=list)
     replays: list[tuple[Op, Replay]] = field(default_factory=list)
     drained_ns: int | None = None
@@ -162,7 +162,7 @@ class HeapEvidence:
 
     def _without_unknown(self, since_ns: int, until_ns: int) -> tuple[int, int]:
         """The time before any pop that may have taken it, and nobody knows."""
-        for pops in (self.unknown_pops, self.short_pops):
+        for pops in (self.unknown_pops, self.troubled_pops):
             for pop in pops:
                 if pop.start >= until_ns:
                     break
@@ -227,8 +227,8 @@ def _gather_pop(heap: HeapEvidence, op: Op, call: Pop) -> None:
                 heap.twice.append((before, delivery))
             heap.message(held.key).deliveries.append(delivery)
             heap.see_id(held.key, held.id, op)
-        if len(op.result.jobs) < call.credits and _meets(heap.other_faults, op.start_ns, op.end_ns):
-            heap.short_pops.append(Interval(start=op.start_ns, end=op.end_ns))
+        if _meets(heap.other_faults, op.start_ns, op.end_ns):
+            heap.troubled_pops.append(Interval(start=op.start_ns, end=op.end_ns))
     elif op.status is Status.INFO:
         ended = op.answered_ns
         end_ns = FOREVER if ended == FOREVER else ended + heap.limits.unknown_pop_ns + lease_ns
