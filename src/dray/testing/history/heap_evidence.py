@@ -129,15 +129,17 @@ class HeapEvidence:
         self.by_id.setdefault(identity, {}).setdefault(key, op)
 
     def quiet(self, start_ns: int, end_ns: int) -> bool:
-        """No fault within."""
-        return not _meets(self.history.faults, start_ns, end_ns)
+        """No fault within but that a wall clock was moved: leases do not run in its time."""
+        return not _meets(self.other_faults, start_ns, end_ns)
 
     def clocks_kept(self, start_ns: int, end_ns: int) -> bool:
         """No wall clock was moved within."""
         return not _meets(self.clock_faults, start_ns, end_ns)
 
-    def unknown_pops_before(self, t_ns: int) -> int:
-        return bisect_left(self.unknown_pops, t_ns, key=lambda pop: pop.start)
+    def unseen_pops_before(self, t_ns: int) -> int:
+        """How many may have held a message that no history shows (HC6), and may have let its lease run out."""
+        both = (self.unknown_pops, self.troubled_pops)
+        return sum(bisect_left(pops, t_ns, key=lambda pop: pop.start) for pops in both)
 
     def may_be_replayed(self, message: MessageEvidence, before_ns: int) -> bool:
         return any(
