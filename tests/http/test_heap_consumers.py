@@ -99,12 +99,12 @@ def test_a_stream_that_never_reads_holds_a_bounded_part_and_nobody_else(dray, ap
         deaf.sendall(f"GET /v1/heaps/{heap}/messages?max_unsettled=10000 HTTP/1.1\r\nhost: x\r\n\r\n".encode())
         deadline = time.monotonic() + LONG_S
         while int(stats(api, heap)["leased"]) < 100 and time.monotonic() < deadline:
-            time.sleep(0.02)
+            time.sleep(0.02)  # another look at another process: nothing tells when
         assert int(stats(api, heap)["leased"]) < 2_600, "what the deaf one holds is bounded"
         assert len(pop(api, heap, wait="30s")) == 100
     deadline = time.monotonic() + LONG_S
     while int((left := stats(api, heap))["leased"]) > 2_500 and time.monotonic() < deadline:
-        time.sleep(0.02)
+        time.sleep(0.02)  # another look at another process: nothing tells when
     assert (left["failed_total"], left["dead"]) == ("0", "0")
 
 
