@@ -61,7 +61,7 @@ class Broker:
         log = self._home / "drayd.log"
         with log.open("ab") as errors:
             self._process = spawn(command, stdout=subprocess.PIPE, stderr=errors)
-        facts = ready_facts(self._process, log)
+        facts = ready_facts(self._process, log, _START_S)
         self.grpc, self.kafka = facts["grpc"], facts["kafka"]
         return {"s": time.monotonic() - began, "CPU s": self.cpu_s()}
 

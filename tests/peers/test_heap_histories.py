@@ -98,7 +98,8 @@ def check_history(run: HeapRun, *, acked: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rounds", "messages", "frozen_s"), [(1, 150, 1.0), pytest.param(8, 3_000, 9.0, marks=pytest.mark.long)]
+    ("rounds", "messages", "frozen_s"),
+    [(1, 150, 1.0), pytest.param(8, 3_000, 9.0, marks=[pytest.mark.long, pytest.mark.timeout(2 * 3_600)])],
 )
 async def test_what_workers_saw_is_in_order_whatever_happens_to_brokers_workers_and_clocks(
     tmp_path: Path, rounds: int, messages: int, frozen_s: float
