@@ -22,5 +22,7 @@ async def leave(machine: Machine) -> None:
             while order.entries:
                 del order.entries[-PIECE:]
                 await asyncio.sleep(0)
-        shard.messages.rows.data = bytearray()
-        await asyncio.sleep(0)
+        rows = shard.messages.rows.data
+        while rows:  # memory goes back each time that less than half of it is used
+            del rows[max(0, len(rows) // 2 - 1) :]
+            await asyncio.sleep(0)
