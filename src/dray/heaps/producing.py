@@ -31,6 +31,7 @@ _PRODUCERS: Final = 4_096
 _FULL: Final = {
     answers.FULL: ("the heap has as many messages as it may", "messages"),
     answers.DEDUP_FULL: ("the heap remembers as many producers and keys as it may", "dedup_keys"),
+    answers.HISTORY_FULL: ("the heap's history is not told so fast", "history"),
     answers.INLINE_FULL: ("the domain holds as many bodies as it may", "inline_bytes"),
 }
 _UNDECIDED: Final = "the message belongs to a batch that is not decided yet"
@@ -53,6 +54,8 @@ class HeapMessage(msgspec.Struct, frozen=True, kw_only=True):
     max_retries: int = -1
     headers: Mapping[str, str] | None = None
     json: bool | None = None
+    asker: str = ""
+    """Who was let in with it, for the heap's history; the producer, where nobody has to say who they are."""
 
 
 class TakenMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +88,8 @@ class MessagePacker:
             | (JSON if is_json else 0),
             seq=message.seq if message.producer else 0,
         )  # fmt: skip
-        return NewMessage(row, pack_body(body), key)
+        who = (message.asker or message.producer) if heap.config.history else ""
+        return NewMessage(row, pack_body(body), key, who)
 
     def _partition(self, heap: Heap, message: HeapMessage) -> int:
         if heap.partitions == 1:
