@@ -264,7 +264,8 @@ class HeapHistories:
             history.events.extend(_load_event(source) for _ in range(events))
             for _ in range(prepared):
                 row = source.row()
-                history.prepared[row.raw()] = tuple(row.texts())
+                batch = row.raw()
+                history.prepared[batch] = tuple(row.texts())
             self.all[shard] = history
             if self.loaded is not None:
                 self.loaded(shard, history)
