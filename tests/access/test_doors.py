@@ -220,7 +220,7 @@ def revoke(api: httpx.Client, key_id: str) -> None:
 
 
 def test_a_stream_of_lines_ends_with_its_key_and_what_it_was_not_sent_is_for_others(dray):
-    """HX2, HX3, AK2, AC5, D-253"""
+    """HX2, HX4, AK2, AC5, D-253"""
     with http(dray) as nobody:
         _, admin = made(nobody)
     with http(dray, admin) as api:
@@ -242,7 +242,7 @@ def test_a_stream_of_lines_ends_with_its_key_and_what_it_was_not_sent_is_for_oth
 
 
 def test_a_stream_that_nobody_reads_ends_with_its_key_too(dray):
-    """HX2, HX3: what it could not be sent is ready again"""
+    """HX2, HX4: what it could not be sent is ready again"""
     with http(dray) as nobody:
         _, admin = made(nobody)
     with http(dray, admin) as api:
@@ -267,7 +267,7 @@ def waited(is_so) -> None:
     until = time.monotonic() + 3 * LONG_S
     while not is_so():
         assert time.monotonic() < until, "it never came"
-        time.sleep(0.2)
+        time.sleep(0.2)  # between two questions to a broker of another process
 
 
 async def test_the_sdk_shows_its_key_and_is_told_when_it_is_wrong(dray):

@@ -54,6 +54,7 @@ LOOK_S: Final = 0.01
 STOP_S: Final = 10.0
 """What is on its way when a broker stops has this long to be given back."""
 MAX_BATCH: Final = 1_000
+LARGE_BYTES: Final = 64 << 10
 MAX_BATCH_BYTES: Final = 8 << 20
 MAX_HOLDER_BYTES: Final = 255
 MAX_LEASE_MS: Final = 43_200_000
@@ -187,6 +188,7 @@ class HeapService:
             except BadMessage as bad:
                 raise TornBatch(bad.message, **bad.facts | {"index": index}) from bad
             part.indexes.append(index)
+            await _let_others_go_on(message)
         with telemetry.ENQUEUE_SECONDS.time():
             if len(parts) == 1:  # one command is enough
                 (part,) = parts.values()
@@ -214,6 +216,7 @@ class HeapService:
                 new[index] = self._packer.pack(heap, message)
             except BadMessage as bad:
                 outcomes[index] = bad
+            await _let_others_go_on(message)
         with telemetry.ENQUEUE_SECONDS.time():
             for _ in range(2):  # what found no room in memory goes to an object the second time
                 given = await self._lane(heap).enqueue(heap.shard, list(new.values())) if new else []
@@ -361,6 +364,12 @@ class HeapService:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+async def _let_others_go_on(message: HeapMessage) -> None:
+    """Between large messages of one call (HP3)."""
+    if len(message.payload) > LARGE_BYTES:
+        await asyncio.sleep(0)
 
 
 def _check_consumer(holder: str, worst: int | None, visibility_ms: int | None) -> None:

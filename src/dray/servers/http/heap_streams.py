@@ -6,7 +6,7 @@
 Invariants
     HX2  However a stream ends, its consumer is closed and its place among
          those who wait is given back; what was not sent is ready again.
-    HX3  A stream whose key works no more sends no message after that is known
+    HX4  A stream whose key works no more sends no message after that is known
          here, and ends within `CUT_S`, whether its client reads or not.
 """
 
@@ -56,7 +56,7 @@ class MessageStream(StreamingResponse):
         ended = asyncio.ensure_future(self._ended.wait())
         try:
             await asyncio.wait((sending, ended), return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait((sending,), timeout=CUT_S)  # HX3
+            await asyncio.wait((sending,), timeout=CUT_S)  # HX4
         finally:
             for task in (sending, ended):
                 task.cancel()
@@ -72,7 +72,7 @@ class MessageStream(StreamingResponse):
         while not self._taking.stopping and not self._ended.is_set():
             begun_ns = self._clock.boot_ns()
             self._unsent = await self._taking.take(min(LOOK_S, self._status_s - quiet_s))
-            while self._unsent and not self._ended.is_set():  # HX3
+            while self._unsent and not self._ended.is_set():  # HX4
                 line = msgspec.json.encode(self._told(self._unsent[0])) + b"\n"
                 del self._unsent[0]  # from here on it may have been read
                 begun_ns, quiet_s = self._clock.boot_ns(), 0.0
