@@ -61,7 +61,10 @@ def foresee(machine: Machine, entry: bytes) -> list[Foreseen]:
     commands = machine.decode(entry, count) if flags == 0 and 0 < version <= machine.version else None
     if commands is None or not any(isinstance(command, Append | AppendIf | Tell) for command in commands):
         return []
-    judge = _whole(machine) if _is_unsettled(machine, commands) else _part(machine, session, commands)
+    if _is_unsettled(commands) or not all(_knows_events(machine, command) for command in commands):
+        judge = _whole(machine)
+    else:
+        judge = _part(machine, session, commands)
     verdicts = judge.judge(entry, entry_hash)
     return [] if verdicts is None else list(_given(commands, verdicts))
 
@@ -100,10 +103,8 @@ def _streams(command: Command | Refused) -> set[StreamId]:
             return set()
 
 
-def _is_unsettled(machine: Machine, commands: Sequence[Command | Refused]) -> bool:
+def _is_unsettled(commands: Sequence[Command | Refused]) -> bool:
     """Whether a command may change what is decided about an append behind it."""
-    if any(isinstance(command, Tell) and not _knows_events(machine, command) for command in commands):
-        return True
     changed: set[StreamId] = set()
     ends_all = False
     for command in commands:
@@ -115,8 +116,10 @@ def _is_unsettled(machine: Machine, commands: Sequence[Command | Refused]) -> bo
     return False
 
 
-def _knows_events(machine: Machine, command: Tell) -> bool:
-    """Are the events there that it tells? Else a command in front of it may make them."""
+def _knows_events(machine: Machine, command: Command | Refused) -> bool:
+    """Are the events there that a command tells? Else one in front of it may make them."""
+    if not isinstance(command, Tell):
+        return True
     history = machine.histories.all.get(command.shard)
     return history is not None and len(history.events) >= command.count
 
