@@ -39,6 +39,7 @@ from dray.machine.groups.groups import Groups
 from dray.machine.head import SUPPORTED, Activate, Genesis, Head
 from dray.machine.heaps.batches import BatchDecisions
 from dray.machine.heaps.catalog import HeapCatalog
+from dray.machine.heaps.history import HeapHistories
 from dray.machine.heaps.shards import Heaps
 from dray.machine.holds import Holds
 from dray.machine.names import NOBODY, LogId, SessionId
@@ -89,7 +90,8 @@ class Machine:
         self.tasks = Tasks(self.head, self.timeline, self.sessions, self.streams, self.objects)
         self.table_marks = TableMarks(self.head, self.timeline, self.topics)
         self.batches = BatchDecisions(self.timeline)
-        self.heaps = Heaps(self.head, self.timeline, self.sessions, self.objects, self.batches)
+        self.histories = HeapHistories(self.streams)
+        self.heaps = Heaps(self.head, self.timeline, self.sessions, self.objects, self.batches, self.histories)
         self.heap_catalog = HeapCatalog(self.head, self.timeline, self.topics, self.heaps)
         self.heaps.catalog = self.heap_catalog
         self.topics.others = self.heap_catalog
@@ -105,6 +107,7 @@ class Machine:
             self.sessions, self.objects, self.streams, self.topics, self.offsets, self.brokers, self.confirmations,
             self.producer_ids, self.groups, self.group_configs, self.generations, self.data_domains,
             self.tasks, self.table_marks, self.heap_catalog, self.heaps, self.batches, self.access, self.holds,
+            self.histories,
         )  # fmt: skip
 
     @property

@@ -21,7 +21,7 @@ import structlog
 
 from dray.sim.loop import GATE, SimulationError
 from dray.sim.planted import Scenario
-from dray.sim.scenarios import PLANTED, SCENARIOS
+from dray.sim.scenarios import BESIDE, PLANTED, SCENARIOS
 from dray.sim.trace import Trace
 from dray.sim.world import Violation, World
 
@@ -57,9 +57,9 @@ def scenario_of(seed: int) -> str:
 
 def find_scenario(name: str) -> Scenario:
     """A scenario by name, planted ones included."""
-    found = SCENARIOS.get(name) or PLANTED.get(name)
+    found = SCENARIOS.get(name) or BESIDE.get(name) or PLANTED.get(name)
     if found is None:
-        known = ", ".join([*sorted(SCENARIOS), *sorted(PLANTED)])
+        known = ", ".join([*sorted(SCENARIOS), *sorted(BESIDE), *sorted(PLANTED)])
         raise SystemExit(f"no scenario named {name}; there are: {known}")
     return found
 

@@ -6,6 +6,8 @@
 Invariants
     HX2  However a stream ends, its consumer is closed and its place among
          those who wait is given back; what was not sent is ready again.
+    HX4  A stream whose key works no more sends no message after that is known
+         here, and ends within `CUT_S`, whether its client reads or not.
 """
 
 import asyncio
@@ -30,6 +32,8 @@ NDJSON: Final = "application/x-ndjson"
 STATUS_S: Final = 15.0
 LOOK_S: Final = 1.0
 """How often a stream looks whether its key still works."""
+CUT_S: Final = 5.0
+"""What a client has to read what it is told last."""
 
 
 class MessageStream(StreamingResponse):
@@ -50,11 +54,19 @@ class MessageStream(StreamingResponse):
         self._unsent: list[Delivery] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(super().__call__(scope, receive, send))
+        ended = asyncio.ensure_future(self._ended.wait())
         try:
-            await super().__call__(scope, receive, send)
+            await asyncio.wait((sending, ended), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((sending,), timeout=CUT_S)  # HX4
         finally:
+            for task in (sending, ended):
+                task.cancel()
+            await asyncio.gather(sending, ended, return_exceptions=True)
             self._held.close()  # HX2
             await self._taking.close(self._unsent)
+        if not sending.cancelled():
+            sending.result()
 
     async def _lines(self) -> AsyncIterator[bytes]:
         quiet_s = 0.0
@@ -62,7 +74,7 @@ class MessageStream(StreamingResponse):
         while not (self._taking.stopping or self._taking.gone or self._ended.is_set()):
             begun_ns = self._clock.boot_ns()
             self._unsent = await self._taking.take(min(LOOK_S, self._status_s - quiet_s))
-            while self._unsent:
+            while self._unsent and not self._ended.is_set():  # HX4
                 line = msgspec.json.encode(self._told(self._unsent[0])) + b"\n"
                 del self._unsent[0]  # from here on it may have been read
                 begun_ns, quiet_s = self._clock.boot_ns(), 0.0
