@@ -117,12 +117,12 @@ def main(directory: Path) -> None:
     for line in sys.stdin:
         side = line.strip()
         with copied(directory) as copy:
-            before = spent(str(copy))
+            before = spent()
             if side == "write":
                 answer = jobs.use(lambda session: write(session, copy))
             else:
                 answer = asyncio.run(cycle(copy, jobs if side == "dray" else None))
-            after = spent(str(copy))
+            after = spent()
         print(json.dumps(answer | {name: after[name] - before[name] for name in after}), flush=True)
     jobs.stop()
 
