@@ -22,7 +22,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from bench._sparkload import spent
+from bench._sparkload import spent, used
 from dray.clock import SystemClock
 from dray.disk import LocalDisk
 from dray.ids import SystemEntropy
@@ -123,7 +123,7 @@ def main(directory: Path) -> None:
             else:
                 answer = asyncio.run(cycle(copy, jobs if side == "dray" else None))
             after = spent()
-        print(json.dumps(answer | {name: after[name] - before[name] for name in after}), flush=True)
+        print(json.dumps(answer | used(before, after)), flush=True)
     jobs.stop()
 
 

@@ -1,5 +1,9 @@
 """Commits to a table: each row once, whatever the catalog answers and whoever else is at work."""
 
+import time
+from types import SimpleNamespace
+
+import pyiceberg.table.snapshots as snapshots_of_pyiceberg
 import pytest
 import requests
 from pyiceberg.exceptions import (
@@ -26,7 +30,7 @@ from dray.tables.errors import (
     TableTaken,
 )
 from dray.tables.mending import load_for_mending, mend
-from dray.tables.snapshots import COMMIT_ID, LAST_COMMIT, OFFSETS
+from dray.tables.snapshots import COMMIT_ID, HOUR_MS, KEPT_MS, LAST_COMMIT, MOST, OFFSETS, UNTHINNED
 from dray.tables.table import FileExchange, TableChange, TableOwner
 from tests.tables.warehouse import LATE_MS, NOW_MS, ORDERS, Warehouse, appending, span, warehouse
 
@@ -361,12 +365,26 @@ def test_a_sealed_table_takes_nothing_that_was_staged_before(house):
 
 
 @pytest.mark.long
-def test_a_table_of_many_commits_keeps_what_it_should_and_no_metadata_besides(house):
-    """TX1, TX2: for real, not by arithmetic: 520 commits, and the clean-up that upkeep does."""
+def test_a_table_of_many_commits_is_thinned_and_has_no_metadata_besides(house, monkeypatch):
+    """TX1, TX2: for real, not by arithmetic: a commit every ten minutes, 520 of them, and the clean-up of upkeep."""
+    now_ms = int(time.time() * 1000)  # the table itself is made by the clock of the machine
+    monkeypatch.setattr(snapshots_of_pyiceberg, "time", SimpleNamespace(time=lambda: now_ms / 1000))
+    made, most = [], 0
     for at in range(520):
-        house.append(0, 10 * at, 10)
+        now_ms += 600_000
+        house.tables.commit(ORDERS, appending(house.file(0, 10 * at, 10)), now_ms)
+        metadata = orders(house).metadata
+        made.append(metadata.current_snapshot_id)
+        most = max(most, len(metadata.snapshots))
+    assert most == MOST
     table = orders(house)
-    assert len(table.metadata.snapshots) <= 500
+    times = {one.snapshot_id: one.timestamp_ms for one in table.metadata.snapshots}
+    assert set(made[-UNTHINNED:]) <= times.keys(), "the newest are all there"
+    older = [times[one] // HOUR_MS for one in made[:-UNTHINNED] if one in times]
+    assert len(older) < len(made[:-UNTHINNED]) // 2
+    assert set(range(older[0], older[-1] + 1)) == set(older), "no hour is without one"
+    oldest = min(times, key=times.__getitem__)
+    assert table.scan(snapshot_id=oldest).to_arrow().num_rows == 10 * (made.index(oldest) + 1)
     place = house.store.name_of(f"{table.location()}/metadata/")
     assert len(house.store.list(place)) > 1_000
     house.tables.clean(table, grace_ms=-LATE_MS)
@@ -374,6 +392,11 @@ def test_a_table_of_many_commits_keeps_what_it_should_and_no_metadata_besides(ho
     assert {info.path for info in house.store.list(place)} == needed
     assert house.rows() == span(0, 0, 5_200)
     assert len(house.tables.reached(table).data) == 520
+    now_ms += KEPT_MS
+    house.tables.commit(ORDERS, appending(house.file(0, 5_200, 10)), now_ms)
+    assert {one.snapshot_id for one in orders(house).metadata.snapshots} >= {orders(house).metadata.current_snapshot_id}
+    assert len(orders(house).metadata.snapshots) <= 2, "a week later the others are gone"
+    assert house.rows() == span(0, 0, 5_210)
 
 
 def test_two_tables_of_one_topic_name_lie_apart(house):
