@@ -133,16 +133,23 @@ def spent() -> dict[int, Clocked]:
 def used(before: dict[int, Clocked], after: dict[int, Clocked]) -> dict[str, float]:
     """CPU seconds between two looks, of the JVM and of Python.
 
-    What had ended is counted with its parent. One whose parent ended as well is nobody's: Spark ends planners that have
-    been idle for a minute; what they spent before is in no sum then, and must not be taken from this one.
+    Who ended in between is in no sum any more, unless its parent has waited for it: Spark's daemon does not wait for
+    workers that it ends after an idle minute. What they had spent before must not be taken from what was spent since.
     """
     seconds = {"jvm_s": 0.0, "python_s": 0.0}
-    for sign, look in ((1, after), (-1, before)):
-        for pid, found in look.items():
-            if sign == 1 or pid in after or found.parent in after:
-                seconds[found.kind] += sign * found.own
-                seconds["python_s"] += sign * found.children
+    for found in after.values():
+        seconds[found.kind] += found.own
+        seconds["python_s"] += found.children
+    for pid, found in before.items():
+        if pid in after or _was_waited_for(found, before, after):
+            seconds[found.kind] -= found.own
+            seconds["python_s"] -= found.children
     return seconds
+
+
+def _was_waited_for(ended: Clocked, before: dict[int, Clocked], after: dict[int, Clocked]) -> bool:
+    parents = before.get(ended.parent), after.get(ended.parent)
+    return None not in parents and parents[1].children - parents[0].children >= ended.own
 
 
 def resident(directory: str) -> dict[str, float]:
