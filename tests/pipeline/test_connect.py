@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dray.pipeline.connecting import BadAddress, NoServer, connect_session
+from dray.pipeline.connecting import BadServerAddress, NoServer, connect_session
 from tests.pipeline.parts import broker_process, consumed, holds_of, numbered, produce, wait_until
 from tests.pipeline.test_drayd_compactor import DRAYD, table_of
 
@@ -69,9 +69,10 @@ def test_sessions_leave_no_process_and_no_pin_behind(tmp_path, sessions):
         assert ours(broker.directory) == []
 
 
+@pytest.mark.timeout(1_800)
 def test_a_compactor_makes_tables_with_the_spark_of_a_connect_server(tmp_path):
     """R-143: it starts no Spark of its own; log and table are compared there, too."""
-    with broker_process(tmp_path / "data") as broker:
+    with broker_process(tmp_path / "data", "compaction.enabled=false") as broker:
         produce(broker.bootstrap, "orders", numbered(0, 100))
         with connect_server(broker.directory, "orders", 0) as (port, _):
             there = ("--set", f"compaction.master=sc://127.0.0.1:{port}", "--format", "json")
@@ -92,7 +93,7 @@ def test_a_connect_server_that_is_not_there_is_told_at_once_and_one_that_is_none
         with pytest.raises(NoServer, match=f"no Spark Connect server answers address=127.0.0.1:{port}"):
             connect_session(f"sc://127.0.0.1:{port}")
     for wrong in ("sc://", "sc://:15002", "sc://host:port", "http://127.0.0.1:1"):
-        with pytest.raises(BadAddress):
+        with pytest.raises(BadServerAddress):
             connect_session(wrong)
 
 

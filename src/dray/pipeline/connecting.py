@@ -5,7 +5,7 @@ can not name the daemon of its workers (`spark.python.daemon.module`).
 """
 
 import socket
-from typing import Final, cast
+from typing import Final
 from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
@@ -17,7 +17,7 @@ PORT: Final = 15002
 ANSWER_S: Final = 10.0
 
 
-class BadAddress(Invalid):
+class BadServerAddress(Invalid):
     """An address of no Spark Connect server."""
 
     advice = "give it as sc://HOST:PORT"
@@ -34,10 +34,10 @@ class NoServer(Unavailable):
 
 
 def connect_session(address: str) -> SparkSession:
-    """A new session of the server at `sc://HOST:PORT`.
+    """A session of the server at `sc://HOST:PORT`; from then on pyspark's functions are those of a client.
 
     Raises:
-        BadAddress, NoClient: it can not be reached from here, and what to do about it.
+        BadServerAddress, NoClient: it can not be reached from here, and what to do about it.
         NoServer: it is not there now. Its client would wait for minutes.
     """
     host, port = _place(address)
@@ -46,10 +46,9 @@ def connect_session(address: str) -> SparkSession:
     except OSError as error:
         raise NoServer("no Spark Connect server answers", address=f"{host}:{port}", reason=error) from error
     try:
-        from pyspark.sql.connect.session import SparkSession as Client
+        return SparkSession.builder.remote(address).getOrCreate()
     except ImportError as error:
         raise NoClient("the client of Spark Connect cannot be loaded", reason=error) from error
-    return cast("SparkSession", Client.builder.remote(address).create())
 
 
 def _place(address: str) -> tuple[str, int]:
@@ -57,7 +56,7 @@ def _place(address: str) -> tuple[str, int]:
         found = urlsplit(address)
         host, port = found.hostname, found.port
     except ValueError as error:
-        raise BadAddress("this is no address of a Spark Connect server", reason=error) from error
+        raise BadServerAddress("this is no address of a Spark Connect server", reason=error) from error
     if not host or not address.startswith(SCHEME):
-        raise BadAddress("this is no address of a Spark Connect server")
+        raise BadServerAddress("this is no address of a Spark Connect server")
     return host, PORT if port is None else port
