@@ -1,8 +1,11 @@
 """Seeds: they repeat, they find planted bugs, and they are clean without one."""
 
+import asyncio
+import gc
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -50,6 +53,36 @@ def test_a_planted_bug_is_gone_after_its_run():
     before = dict(vars(Sessions))
     simulate("garbage/expired-may-write", 1)
     assert dict(vars(Sessions)) == before
+
+
+def test_nothing_of_a_world_is_left_to_speak_when_its_run_was_broken_off(monkeypatch):
+    """Coroutines that an error kept alive would end in the middle of somebody else's run, and complain there."""
+
+    async def broken_off(world):
+        async def boot(process):
+            errors = []
+            work = []
+            try:
+                await world.loop.create_future()
+            finally:
+                work += [world.network.link("a", "log").never() for _ in range(3)]
+                try:
+                    await asyncio.gather(*work)
+                except BaseException as error:
+                    errors.append(error)  # whose traceback keeps this frame, and what was never awaited in it
+                    raise
+
+        world.node("a", boot).start()
+        await asyncio.sleep(1)
+        raise world.violate("broken off")
+
+    monkeypatch.setitem(SCENARIOS, "broken-off", broken_off)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        outcome = simulate("broken-off", 1)
+        gc.collect()
+    assert outcome.violation == "broken off"
+    assert [str(one.message) for one in caught] == []
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,8 @@ import gc
 import sys
 import warnings
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from enum import Enum
 from heapq import heapify, heappop, heappush
@@ -424,20 +425,15 @@ class SimLoop(asyncio.AbstractEventLoop):
             return
         assert not self._running
         self._closed = True
-        hook, sys.unraisablehook = sys.unraisablehook, _ignore_unraisable
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # cleaning up, some want to start what never runs
-                for task in self.tasks():
-                    task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own switch
-                    _throw_away(task.get_coro())
-                self._parked.clear()
-                self._ready.clear()
-                self._timers.clear()
-                if self.sockets is not None:
-                    gc.collect()  # generators of whole brokers unwind, and nobody hears it
-        finally:
-            sys.unraisablehook = hook
+        with unheard():
+            for task in self.tasks():
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own switch
+                _throw_away(task.get_coro())
+            self._parked.clear()
+            self._ready.clear()
+            self._timers.clear()
+            if self.sockets is not None:
+                gc.collect()  # generators of whole brokers unwind, and nobody hears it
 
     def _check_open(self) -> None:
         if self._closed:
@@ -485,6 +481,18 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def run_in_executor(self, executor: object, func: Callable[[*Ts], T], *args: *Ts) -> NoReturn:
         raise SimulationError("threads are not deterministic: take an Offload")
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """What is thrown away here says nothing: cleaning up, some want to start what never runs."""
+    hook, sys.unraisablehook = sys.unraisablehook, _ignore_unraisable
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            yield
+    finally:
+        sys.unraisablehook = hook
 
 
 def _place(coro: object) -> str:

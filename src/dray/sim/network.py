@@ -136,10 +136,7 @@ class Link:
 
     async def travel(self) -> None:
         """One leg of a conversation that is not lost, only slow."""
-        dice, weather = self._network.dice, self.weather
-        await self._network.loop.sleep(
-            weather.min_delay + dice.random() * (weather.max_delay - weather.min_delay)
-        )
+        await self._network.loop.sleep(self.delay())
 
     async def call(
         self,
