@@ -425,7 +425,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             return
         assert not self._running
         self._closed = True
-        with unheard():
+        with unheard(self):
             for task in self.tasks():
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own switch
                 _throw_away(task.get_coro())
@@ -484,14 +484,21 @@ class SimLoop(asyncio.AbstractEventLoop):
 
 
 @contextmanager
-def unheard() -> Iterator[None]:
-    """What is thrown away here says nothing: cleaning up, some want to start what never runs."""
+def unheard(ended: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """What is thrown away here says nothing: cleaning up, some want to start what never runs.
+
+    They do it in the loop that ended. Without one that runs, asyncio would take or make another for them, and their
+    coroutines would be found there, never awaited, by whoever comes later.
+    """
     hook, sys.unraisablehook = sys.unraisablehook, _ignore_unraisable
+    running = asyncio._get_running_loop()
+    asyncio._set_running_loop(ended)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             yield
     finally:
+        asyncio._set_running_loop(running)
         sys.unraisablehook = hook
 
 

@@ -19,7 +19,7 @@ from typing import Final, NoReturn
 
 import structlog
 
-from dray.sim.loop import GATE, SimulationError, unheard
+from dray.sim.loop import GATE, SimLoop, SimulationError, unheard
 from dray.sim.planted import Scenario
 from dray.sim.scenarios import PLANTED, SCENARIOS
 from dray.sim.trace import Trace
@@ -71,7 +71,9 @@ def simulate(name: str, seed: int, *, trace_limit: int = 300, keep_trace: bool =
     try:
         return _simulate(name, seed, trace_limit=trace_limit, keep_trace=keep_trace)
     finally:
-        with unheard():
+        ended = SimLoop(seed)  # type: ignore[abstract]  # as that of the world, which is not kept
+        ended.close()
+        with unheard(ended):
             gc.collect()
         gc.unfreeze()
         if collecting:
