@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -82,13 +83,17 @@ def test_nothing_of_a_run_that_was_broken_off_is_left_to_somebody_elses_loop(mon
         assert thread.submit(run).result() == ("broken off", set())
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in LIGHT else pytest.mark.slow) for name in sorted(SCENARIOS)]
-)
-def test_the_first_seeds_of_every_scenario_are_clean(name):
+@pytest.mark.parametrize("name", LIGHT)
+def test_the_first_seeds_of_light_scenarios_are_clean(name):
     for seed in (1, 2):
         outcome = simulate(name, seed)
         assert outcome.violation is None, f"seed={seed}: {outcome.violation}"
+
+
+def test_five_hundred_seeds_meet_every_scenario_ten_times():
+    met = Counter(map(scenario_of, range(1, 501)))
+    assert met.keys() == SCENARIOS.keys()
+    assert min(met.values()) >= 10
 
 
 @pytest.mark.slow
