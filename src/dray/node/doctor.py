@@ -19,7 +19,7 @@ from dray.disk import DirectoryInUse, DirectoryLock, LocalDisk
 from dray.errors import DrayError, NotFound
 from dray.ids import SystemEntropy
 from dray.log.settings import LogSettings
-from dray.log.urls import EtcdLogs, LocalLogs, SharedLogs
+from dray.log.urls import EtcdLogs, LocalLogs, OxiaLogs, SharedLogs
 from dray.machine.machine import Machine
 from dray.node.directory import DataDirectory
 from dray.node.inspection import current_machine, inspect
@@ -219,7 +219,7 @@ def _effects(offload: Offload) -> Effects:
 
 async def _shared(config: Config, url: SharedLogs) -> Finding:
     """A log that brokers of several machines share: what keeps it, and what every domain of it says."""
-    engine = await _engine(url) if isinstance(url, EtcdLogs) else None
+    engine = await _engine(url) if isinstance(url, EtcdLogs | OxiaLogs) else None
     if engine is not None and engine.state is State.FAIL:
         return engine
     found = await _domains(config, url)
@@ -254,12 +254,17 @@ async def _domains(config: Config, url: SharedLogs) -> Finding:
     return replace(catalog, saw=f"{len(machines)} domains; the catalog: {catalog.saw}")
 
 
-async def _engine(url: EtcdLogs) -> Finding:
-    """Whether every member of etcd answers and has room (LG29)."""
-    from dray.log.etcd.survey import survey
-
+async def _engine(url: EtcdLogs | OxiaLogs) -> Finding:
+    """Whether every server of the engine answers, and has room (LG29) or somebody who leads."""
     async with asyncio.timeout(60):
-        found = await survey(url)
+        if isinstance(url, EtcdLogs):
+            from dray.log.etcd.survey import survey
+
+            found = await survey(url)
+        else:
+            from dray.log.oxia.survey import survey as survey_oxia
+
+            found = await survey_oxia(url)
     saw = "; ".join(found.said)
     if found.failed:
         return Finding(check="log", state=State.FAIL, saw=saw, next=found.failed)

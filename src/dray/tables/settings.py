@@ -80,4 +80,5 @@ class CompactionSettings(Section):
     tables that stand still."""
 
     master: str = "local[*,4]"
-    """Where Spark runs: on the cores of this machine, or the `spark://` address of a cluster."""
+    """Where Spark runs: on the cores of this machine, at the `spark://` address of a cluster, or at the `sc://` address
+    of a Spark Connect server."""

@@ -1,5 +1,7 @@
 """All scenarios by name. A run takes one of `SCENARIOS` by its seed; `PLANTED` hold a bug that must be found.
 
+Those `BESIDE` them are asked for by name alone: so that a new one gives no seed another meaning.
+
 Each module owns its scenarios and the mistakes that they find; here they are only joined.
 """
 
@@ -14,6 +16,7 @@ from dray.sim.scenarios import (
     disks,
     garbage,
     groups,
+    heap_history,
     heaps,
     local,
     ordering,
@@ -35,3 +38,4 @@ _MODULES: Final = (
 
 SCENARIOS: Final[dict[str, Scenario]] = {name: run for module in _MODULES for name, run in module.SCENARIOS.items()}
 PLANTED: Final[dict[str, Scenario]] = {name: run for module in _MODULES for name, run in module.PLANTED.items()}
+BESIDE: Final[dict[str, Scenario]] = heap_history.SCENARIOS
