@@ -147,6 +147,7 @@ class Machine:
         applied.ended = tuple(step.ended)
         applied.catalog_changed = step.catalog_changed
         applied.body_bytes = step.body_bytes
+        applied.rows = step.rows
         return applied
 
     def _judge(self, step: Step, entry: bytes, entry_hash: bytes, want_verdicts: bool) -> Applied:
@@ -233,7 +234,8 @@ class Machine:
     def _execute(self, step: Step, commands: list[Command | Refused], want_verdicts: bool) -> list[Verdict] | None:
         verdicts: list[Verdict] = []
         needed = [0 if isinstance(command, Refused) else command.needs() for command in commands]
-        step.spare = max(0, MAX_ROWS - sum(needed))  # M7
+        step.rows = sum(needed)
+        step.spare = max(0, MAX_ROWS - step.rows)  # M7
         budget = MAX_ROWS
         for command, need in zip(commands, needed, strict=True):
             budget -= need

@@ -77,6 +77,8 @@ class Step:
     catalog_changed: bool = False
     body_bytes: int = 0
     """Bodies of messages that the entry carried."""
+    rows: int = 0
+    """That its commands name: about what it costs to fold it."""
 
 
 @dataclass(slots=True)
@@ -101,3 +103,5 @@ class Applied:
     """A topic, a broker or the active version changed."""
     body_bytes: int = 0
     """Bodies of messages in the entry: no checkpoint is due for them, for it holds few of them."""
+    rows: int = 0
+    """That its commands name: about what it costs to fold it."""
