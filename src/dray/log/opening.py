@@ -6,6 +6,7 @@
     looks where nobody runs (holds it too)  local:DIR         `ClosedLog`, by `look_at_log`
     is one of several machines              postgresql://     `PostgresLog`, whoever it is
                                             etcd://           `EtcdLog`, whoever it is
+                                            oxia://           `OxiaLog`, whoever it is
     has a bucket, or a shared directory     deltalog:         `DeltaLog`, whoever it is
     has no directory                        memory:           `MemoryLog`
 
@@ -21,13 +22,14 @@ from typing import assert_never, overload
 
 from dray.clock import Clock
 from dray.disk import Disk
+from dray.errors import Invalid
 from dray.log.client import CALL_SECONDS, ClientLog, connect
 from dray.log.closed import ClosedLog
 from dray.log.files import SEGMENT_BYTES, FileLog
 from dray.log.limits import MAX_ENTRY_BYTES
 from dray.log.memory import MemoryLog
 from dray.log.port import Log
-from dray.log.urls import DeltaLogs, EtcdLogs, LocalLogs, LogUrl, MemoryLogs, PostgresLogs, ServedLogs
+from dray.log.urls import DeltaLogs, EtcdLogs, LocalLogs, LogUrl, MemoryLogs, OxiaLogs, PostgresLogs, ServedLogs
 from dray.objects.port import Objects
 from dray.offload import Offload
 
@@ -79,7 +81,10 @@ async def open_log(url: LogUrl, domain: int, effects: LogEffects, options: LogOp
                 call_seconds=options.call_seconds,
             )  # fmt: skip
         case PostgresLogs():
-            from dray.log.postgres import PostgresLog  # the extra `postgres`
+            try:
+                from dray.log.postgres import PostgresLog
+            except ModuleNotFoundError as error:
+                raise Invalid("a log in PostgreSQL needs an extra: pip install 'dray[postgres]'") from error
 
             return await PostgresLog.open(
                 url, domain, max_entry_bytes=options.max_entry_bytes, call_seconds=options.call_seconds
@@ -91,6 +96,12 @@ async def open_log(url: LogUrl, domain: int, effects: LogEffects, options: LogOp
                 url, domain, clock=effects.clock, max_entry_bytes=options.max_entry_bytes,
                 call_seconds=options.call_seconds,
             )  # fmt: skip
+        case OxiaLogs():
+            from dray.log.oxia.log import OxiaLog  # the extra `oxia`
+
+            return await OxiaLog.open(
+                url, domain, max_entry_bytes=options.max_entry_bytes, call_seconds=options.call_seconds
+            )
         case DeltaLogs():
             from dray.log.delta.opening import open_delta_log
 

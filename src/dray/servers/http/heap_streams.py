@@ -21,7 +21,9 @@ from starlette.types import Receive, Scope, Send
 
 from dray.access.errors import Unauthenticated
 from dray.clock import Clock
+from dray.errors import DrayError
 from dray.heaps.consumers import Delivery
+from dray.heaps.errors import UnknownHeap
 from dray.heaps.unsettled import UnsettledConsumer
 from dray.servers.http.errors import body_of
 from dray.servers.http.heap_models import MessageOut, StatusLineOut, StatusOut
@@ -69,7 +71,7 @@ class MessageStream(StreamingResponse):
     async def _lines(self) -> AsyncIterator[bytes]:
         quiet_s = 0.0
         yield _status(stopping=False)
-        while not self._taking.stopping and not self._ended.is_set():
+        while not (self._taking.stopping or self._taking.gone or self._ended.is_set()):
             begun_ns = self._clock.boot_ns()
             self._unsent = await self._taking.take(min(LOOK_S, self._status_s - quiet_s))
             while self._unsent and not self._ended.is_set():  # HX4
@@ -81,12 +83,17 @@ class MessageStream(StreamingResponse):
             if quiet_s >= self._status_s:
                 quiet_s = 0.0
                 yield _status(stopping=False)
-        yield _refused() if self._ended.is_set() else _status(stopping=True)
+        yield self._last_line()
+
+    def _last_line(self) -> bytes:
+        """Why nothing more comes."""
+        if self._ended.is_set():
+            return _refused(Unauthenticated("the key of this stream works no more"))
+        return _refused(UnknownHeap("the heap is gone")) if self._taking.gone else _status(stopping=True)
 
 
-def _refused() -> bytes:
-    error = body_of(Unauthenticated("the key of this stream works no more"))
-    return msgspec.json.encode({"error": error}) + b"\n"
+def _refused(why: DrayError) -> bytes:
+    return msgspec.json.encode({"error": body_of(why)}) + b"\n"
 
 
 def _status(*, stopping: bool) -> bytes:

@@ -12,6 +12,7 @@ from dray.sim.scenarios import (
     appends,
     batches,
     checkpoints,
+    delta,
     disks,
     garbage,
     groups,
@@ -31,7 +32,7 @@ from dray.sim.scenarios import (
 )
 
 _MODULES: Final = (
-    appends, batches, checkpoints, disks, garbage, groups, heaps, local, ordering, pipelines, recovery, rollback,
+    appends, batches, checkpoints, delta, disks, garbage, groups, heaps, local, ordering, pipelines, recovery, rollback,
     rules, sessions, table_disks, tables, topics, upgrades,
 )  # fmt: skip
 
