@@ -183,19 +183,7 @@ class FaultProxy:
             case Hurt.TRICKLE:
                 await self._trickle(writer, answer, body)
                 return False
-            case Hurt.SHORT:
-                body = body[: len(body) // 2]
-                answer = _with_length(answer, len(body))
-            case Hurt.LONG:
-                body += b"more"
-                answer = _with_length(answer, len(body))
-            case Hurt.FLIPPED if body:
-                body = _flipped(body)
-            case Hurt.WHOLE:
-                answer = re.sub(rb"(?i)\r\ncontent-range: [^\r]*", b"", answer.replace(b" 206 ", b" 200 ", 1))
-            case Hurt.HIDDEN:
-                body = re.sub(rb"(?s)<Contents>(?:(?!<Contents>).)*</Contents>(?!.*<Contents>)", b"", body)
-                answer = _with_length(answer, len(body))
+        answer, body = _damaged(hurt, answer, body)
         writer.write(answer + body)
         await writer.drain()
         return True
@@ -247,13 +235,23 @@ async def _answer(reader: asyncio.StreamReader, *, has_body: bool) -> tuple[byte
     return head, await reader.readexactly(int(found[1])) if found else b""
 
 
-def _with_length(head: bytes, length: int) -> bytes:
-    return _LENGTH.sub(b"\r\ncontent-length: %d" % length, head)
-
-
-def _flipped(body: bytes) -> bytes:
-    at = len(body) // 2
-    return body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :]
+def _damaged(hurt: Hurt | None, answer: bytes, body: bytes) -> tuple[bytes, bytes]:
+    """An answer that is well formed, and wrong."""
+    match hurt:
+        case Hurt.SHORT:
+            body = body[: len(body) // 2]
+        case Hurt.LONG:
+            body += b"more"
+        case Hurt.FLIPPED if body:
+            at = len(body) // 2
+            body = body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :]
+        case Hurt.WHOLE:
+            answer = re.sub(rb"(?i)\r\ncontent-range: [^\r]*", b"", answer.replace(b" 206 ", b" 200 ", 1))
+        case Hurt.HIDDEN:
+            body = re.sub(rb"(?s)<Contents>(?:(?!<Contents>).)*</Contents>(?!.*<Contents>)", b"", body)
+        case _:
+            return answer, body
+    return _LENGTH.sub(b"\r\ncontent-length: %d" % len(body), answer), body
 
 
 def _made_up(status: int, code: str, *, has_body: bool) -> bytes:

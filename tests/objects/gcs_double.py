@@ -131,7 +131,8 @@ def _error(status: int, code: str, method: str = "") -> bytes:
 def _response(status: int, body: bytes, generation: int, *, with_body: bool = True, extra: str = "") -> bytes:
     head = (
         f"HTTP/1.1 {status} X\r\ncontent-length: {len(body)}\r\n{extra}"
-        f'etag: "{generation}"\r\nx-goog-generation: {generation}\r\nlast-modified: Sun, 15 Nov 2026 12:00:00 GMT\r\n\r\n'
+        f'etag: "{generation}"\r\nx-goog-generation: {generation}\r\n'
+        "last-modified: Sun, 15 Nov 2026 12:00:00 GMT\r\n\r\n"
     )
     return head.encode() + (body if with_body else b"")
 

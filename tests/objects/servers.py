@@ -116,8 +116,8 @@ def moto(directory: Path) -> Iterator[S3Server]:
 
 
 @contextmanager
-def versity(directory: Path) -> Iterator[S3Server]:
-    with versitygw.running(directory / "buckets") as server:
+def versity(directory: Path, host: str = "127.0.0.1") -> Iterator[S3Server]:
+    with versitygw.running(directory / "buckets", host) as server:
         yield S3Server(_options(server.endpoint, server.access_key, server.secret_key))
 
 

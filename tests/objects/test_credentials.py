@@ -65,10 +65,8 @@ async def used(double: S3Double, **options: object) -> tuple[str, str, str | Non
 
 
 def keys(name: str, key: str, *, token: str = "", region: str = "") -> str:
-    lines = [f"[{name}]", f"aws_access_key_id = {key}", f"aws_secret_access_key={SECRET}"]
-    return "\n".join(
-        [*lines, *([f"aws_session_token={token}"] if token else []), *([f"region={region}"] if region else [])]
-    )
+    said = {"aws_access_key_id": key, "aws_secret_access_key": SECRET, "aws_session_token": token, "region": region}
+    return "\n".join([f"[{name}]", *(f"{field} = {value}" for field, value in said.items() if value)])
 
 
 async def test_keys_of_s3_are_looked_for_in_the_usual_order(

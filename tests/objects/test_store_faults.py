@@ -162,8 +162,8 @@ async def test_s7_an_answer_of_a_wrong_length_is_never_given_out(
 ) -> None:
     """S7: asked again; and if it stays like that, an error and no bytes.
 
-    Of a whole object nobody but its reader knows the length: a shorter one that says so passes here, and is found out by
-    the checksum that every kind of object carries (see the tests of brokers).
+    Of a whole object nobody but its reader knows the length: a shorter one that says so passes here, and is found out
+    by the checksum that every kind of object carries (see the tests of brokers).
     """
     start, end = span
     if hurt in (Hurt.SHORT, Hurt.LONG) and span == (0, None):
