@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.clients.kinds import confluent_consumer, confluent_write
 from tests.clients.test_matrix import RECORDS
 
-QUICK_S = 15
+QUICK_S = 30
 """Far above what a close takes, far below the 45 s of a consumer that finds no coordinator."""
 
 

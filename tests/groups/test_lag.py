@@ -71,7 +71,7 @@ async def test_lag_is_what_can_still_be_read() -> None:
         running.stream(topic.streams[0]).start = end - 1
         await watch.look()
         assert told()["g", "orders", "0"] == 1
-        watch._tell({}, 0)
+        await watch._tell({}, 0)
 
 
 async def test_only_its_keeper_tells_a_group_and_takes_it_back_when_it_moves() -> None:
@@ -106,7 +106,30 @@ async def test_more_than_can_be_told_is_counted(monkeypatch) -> None:
         await watch.look()
         assert len(told()) == 2
         assert told("dray_consumer_group_lag_left_out") == {(): 2}
-        watch._tell({}, 0)
+        await watch._tell({}, 0)
+
+
+async def test_whatever_is_told_others_have_the_loop_in_between() -> None:
+    """GL1: 20,000 partitions were told in one go, and clients waited for half a second, every ten."""
+    cluster = await Cluster().begin(3)
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async with cluster.broker() as running:
+        watch = watch_of(running)
+        places = {lag.GroupPartition("g", "orders", str(n)): lag.Progress(committed=n, lag=1) for n in range(1_000)}
+        counting = asyncio.create_task(count())
+        for found in (places, {}):
+            turns = 0
+            await watch._tell(found, 0)
+            assert turns >= 30
+            assert len(told()) == len(found)
+        counting.cancel()
 
 
 def test_a_broker_tells_it_on_its_own_and_nothing_more_when_it_has_stopped(monkeypatch) -> None:

@@ -5,12 +5,17 @@ follows, so this asks nobody: it looks into memory now and then. Each group is
 told by its keeper alone, the broker that clients are sent to, so that sums
 over brokers are right. What is told of a group that went, moved to another
 keeper or lost a topic is taken back at the next look.
+
+Invariants
+    GL1  However many partitions are told, the loop is left to others in between.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, TypeVar
+
+from prometheus_client import Gauge
 
 from dray.clock import Clock
 from dray.groups import telemetry
@@ -48,6 +53,11 @@ class Progress:
     lag: int
 
 
+_NOTHING: Final = Progress(committed=0, lag=0)
+_STEPS: Final = 20
+"""What a change of gauges costs, next to a step of reckoning."""
+
+
 class LagWatch:
     """Tells the lag of the groups that this broker keeps."""
 
@@ -56,8 +66,12 @@ class LagWatch:
         self._topics = topics
         self._routing = routing
         self._clock = clock
-        self._told: set[GroupPartition] = set()
-        self._sums: set[tuple[str, str]] = set()
+        self._partitions = _Gauges[tuple[str, str, str]](
+            lags=(telemetry.LAG, telemetry.KAFKA_LAG), committed=telemetry.KAFKA_OFFSET
+        )
+        self._topic_sums = _Gauges[tuple[str, str]](
+            lags=(telemetry.KAFKA_LAG_SUM,), committed=telemetry.KAFKA_OFFSET_SUM
+        )
 
     async def run(self) -> None:
         """Look and tell, for ever; at the end nothing is told any more."""
@@ -66,7 +80,7 @@ class LagWatch:
                 await self.look()
                 await self._clock.sleep(EVERY_S)
         finally:
-            self._tell({}, 0)
+            await self._tell({}, 0)
 
     async def look(self) -> None:
         """One look at every group."""
@@ -86,7 +100,7 @@ class LagWatch:
                         left_out += 1
                     if pace.is_due():
                         await asyncio.sleep(0)
-        self._tell(found, left_out)
+        await self._tell(found, left_out)
 
     def _of_group(self, replica: Replica, group: str) -> Iterator[tuple[GroupPartition, Progress]]:
         # A copy of the rows: commits go on between two steps.
@@ -101,24 +115,50 @@ class LagWatch:
                 place = GroupPartition(group[:LABEL_LETTERS], topic.name, str(number))
                 yield place, Progress(committed=committed.offset, lag=lag)
 
-    def _tell(self, found: Mapping[GroupPartition, Progress], left_out: int) -> None:
+    async def _tell(self, found: Mapping[GroupPartition, Progress], left_out: int) -> None:
+        """Only what changed, in slices: the metrics library looks up each label, and there are thousands (GL1)."""
         sums: dict[tuple[str, str], Progress] = {}
+        pace = Pace()
         for place, progress in found.items():
-            telemetry.LAG.labels(*place.labels).set(progress.lag)
-            telemetry.KAFKA_LAG.labels(*place.labels).set(progress.lag)
-            telemetry.KAFKA_OFFSET.labels(*place.labels).set(progress.committed)
-            before = sums.get((place.group, place.topic), Progress(committed=0, lag=0))
+            before = sums.get((place.group, place.topic), _NOTHING)
             sums[place.group, place.topic] = Progress(
                 committed=before.committed + progress.committed, lag=before.lag + progress.lag
             )
-        for names, total in sums.items():
-            telemetry.KAFKA_LAG_SUM.labels(*names).set(total.lag)
-            telemetry.KAFKA_OFFSET_SUM.labels(*names).set(total.committed)
-        for place in self._told - found.keys():
-            for gauge in (telemetry.LAG, telemetry.KAFKA_LAG, telemetry.KAFKA_OFFSET):
-                gauge.remove(*place.labels)
-        for names in self._sums - sums.keys():
-            for gauge in (telemetry.KAFKA_LAG_SUM, telemetry.KAFKA_OFFSET_SUM):
-                gauge.remove(*names)
-        self._told, self._sums = set(found), set(sums)
+            if pace.is_due():
+                await asyncio.sleep(0)
+        await self._partitions.tell({place.labels: progress for place, progress in found.items()})
+        await self._topic_sums.tell(sums)
         telemetry.LAG_LEFT_OUT.set(left_out)
+
+
+_Labels = TypeVar("_Labels", bound=tuple[str, ...])
+
+
+class _Gauges(Generic[_Labels]):
+    """Gauges of lags and of committed offsets that have the same labels, and what they tell.
+
+    They are the process's, and a process has one broker that keeps a group.
+    """
+
+    def __init__(self, *, lags: Sequence[Gauge], committed: Gauge) -> None:
+        self._lags = lags
+        self._committed = committed
+        self._told: dict[_Labels, Progress] = {}
+
+    async def tell(self, found: Mapping[_Labels, Progress]) -> None:
+        pace = Pace()
+        for labels, progress in found.items():
+            changed = self._told.get(labels) != progress
+            if changed:
+                self._told[labels] = progress
+                for gauge in self._lags:
+                    gauge.labels(*labels).set(progress.lag)
+                self._committed.labels(*labels).set(progress.committed)
+            if pace.is_due(_STEPS if changed else 1):
+                await asyncio.sleep(0)
+        for labels in self._told.keys() - found.keys():
+            del self._told[labels]
+            for gauge in (*self._lags, self._committed):
+                gauge.remove(*labels)
+            if pace.is_due(_STEPS):
+                await asyncio.sleep(0)

@@ -60,7 +60,11 @@ async def handle(request: ProduceRequest, context: Context) -> ProduceResponse |
     context.turn.pass_on()
     responses = []
     for topic, works in zip(request.topic_data, topics, strict=True):
-        answers = [await work.answer() for work in works]
+        answers = []
+        for work in works:
+            answers.append(await work.answer())
+            if pace.is_due():
+                await asyncio.sleep(0)
         responses.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
     told = () if leading is None else leading.told
     nodes = [NodeEndpoint(node_id=one.broker_id, host=one.host, port=one.port, rack=one.rack) for one in told]
