@@ -11,7 +11,7 @@ from dray.testing.history.workload import Fault
 from tests.durability.cluster import QUICK
 from tests.durability.daemon import Drayd
 from tests.durability.histories import assert_valid, run_history
-from tests.golden.asking import Asker, batch
+from tests.golden.asking import Asker, batch, records_in
 from tests.objects.servers import S3Server, versity
 from tools.peers.etcd import Etcd, packaged
 from tools.peers.network import Namespace, namespace
@@ -84,6 +84,7 @@ async def test_a_broker_that_is_cut_off_changes_nothing_when_it_is_back(
     judgement = await run_history(
         tmp_path / "history", f"{inside.bootstrap},{outside.bootstrap}", "confluent", SEED, partitions=4,
         faults=[cut_off(apart, *addresses)], seconds=20, quiet_seconds=3, fault_seconds=AWAY_S, drain_seconds=180,
+        delivery_s=240,
     )  # fmt: skip
     assert_valid(judgement, 50)
     assert judgement.history.faults
@@ -120,6 +121,6 @@ async def test_what_a_broker_sends_from_behind_a_partition_is_dead(
         assert end == (2 if answer.error_code else 3), answer
         # An acknowledged record is behind what was acknowledged before it was sent again; a refused one is nowhere.
         assert answer.error_code or answer.base_offset == 2
-        found = bytes((await other.fetch("t")).records)
+        found = records_in(await other.fetch("t"))
         assert found.count(b"second") == 1
         assert found.count(b"stuck") == (0 if answer.error_code else 1)
