@@ -48,9 +48,12 @@ async def run_history(
         promises=ProducerOpened(producer="", idempotent=idempotent, ordered=idempotent),
         **{"partitions": 2, "producers": 2, "consumers": 2, "drain_seconds": 60, "sends_per_second": 150, **options},
     )
+    client = (
+        ConfluentKit(bootstrap, delivery_timeout_ms=delivery_s * 1000) if kit == "confluent" else KITS[kit](bootstrap)
+    )
     with path.open("wb") as sink:
         recorder = Recorder(sink, clock.boot_ns)
-        await Workload(plan, KITS[kit](bootstrap, delivery_timeout_ms=delivery_s * 1000), recorder, clock, SeededEntropy(seed)).run()
+        await Workload(plan, client, recorder, clock, SeededEntropy(seed)).run()
     events, cut = decode_events(path.read_bytes())
     return check(fold_history(events, cut=cut), Limits(retention=False))
 
