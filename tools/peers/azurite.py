@@ -72,7 +72,7 @@ def running(directory: Path) -> Iterator[Azurite]:
     """Serve `directory` until the end of the block."""
     directory.mkdir(parents=True, exist_ok=True)
     (port,) = free_ports(1)
-    command = [
+    command: list[str | Path] = [
         *program(), "--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", directory,
         "--skipApiVersionCheck", "--disableTelemetry", "--silent",
     ]  # fmt: skip

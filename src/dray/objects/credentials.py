@@ -10,16 +10,13 @@ Files are read again every few minutes, for tools replace temporary keys.
 import configparser
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dray.clock import Clock
 from dray.errors import Invalid
-
-if TYPE_CHECKING:
-    from obstore.store import S3Credential
 
 _FRESH: Final = timedelta(minutes=5)
 _ELSEWHERE: Final = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE")
@@ -32,7 +29,18 @@ class NoProfile(Invalid):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class S3Keys:
+    """What a request is signed with."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    token: str | None = field(default=None, repr=False)
+    expires: datetime | None = None
+    """When to ask for them again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyProfile:
     """One name in the two files of keys and of settings."""
 
     name: str
@@ -47,7 +55,7 @@ class Profile:
     def has_keys(self) -> bool:
         return "aws_access_key_id" in self._read()
 
-    def __call__(self) -> "S3Credential":
+    def read(self) -> S3Keys:
         found = self._read()
         if "aws_access_key_id" not in found or "aws_secret_access_key" not in found:
             others = [name for name in _BY_OTHERS if name in found]
@@ -57,12 +65,10 @@ class Profile:
                 profile=self.name, files=f"{self.keys}, {self.settings}", found=", ".join(others) or "none",
             )  # fmt: skip
         wall = datetime.fromtimestamp(self.clock.wall_ms() / 1000, UTC)
-        return {
-            "access_key_id": found["aws_access_key_id"],
-            "secret_access_key": found["aws_secret_access_key"],
-            "token": found.get("aws_session_token"),
-            "expires_at": wall + _FRESH,
-        }
+        return S3Keys(
+            access_key=found["aws_access_key_id"], secret_key=found["aws_secret_access_key"],
+            token=found.get("aws_session_token"), expires=wall + _FRESH,
+        )  # fmt: skip
 
     def _read(self) -> Mapping[str, str]:
         """What both files say; that of keys has the last word."""
@@ -70,7 +76,7 @@ class Profile:
         return _section(self.settings, section) | _section(self.keys, self.name)
 
 
-def profile_for(clock: Clock, *, name: str | None, keys: Path | None) -> Profile | None:
+def profile_for(clock: Clock, *, name: str | None, keys: Path | None) -> KeyProfile | None:
     """The profile to take keys from; None where they come from the settings or from what obstore knows.
 
     `name` and `keys` are what the settings say: the profile, and the file that it is in.
@@ -81,14 +87,14 @@ def profile_for(clock: Clock, *, name: str | None, keys: Path | None) -> Profile
     environment = os.environ  # noqa: TID251 - where Amazon's own tools look
     home = Path(environment.get("HOME", "/"))
     named = name or environment.get("AWS_PROFILE") or ("default" if keys is not None else None)
-    profile = Profile(
+    profile = KeyProfile(
         name=named or "default",
         keys=keys or Path(environment.get("AWS_SHARED_CREDENTIALS_FILE") or home / ".aws/credentials"),
         settings=Path(environment.get("AWS_CONFIG_FILE") or home / ".aws/config"),
         clock=clock,
     )
     if named is not None:
-        profile()
+        profile.read()
         return profile
     if any(environment.get(one) for one in _ELSEWHERE) or not profile.has_keys():
         return None

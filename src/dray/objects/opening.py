@@ -10,6 +10,7 @@ az://container/prefix       Azure Blob Storage
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
@@ -18,7 +19,7 @@ from dray.clock import Clock
 from dray.disk import Disk
 from dray.errors import Invalid
 from dray.ids import Entropy
-from dray.objects.credentials import NoProfile, profile_for
+from dray.objects.credentials import NoProfile, S3Keys, profile_for
 from dray.objects.files import FileObjects
 from dray.objects.memory import MemoryObjects
 from dray.objects.paths import check_name
@@ -167,16 +168,14 @@ def _s3(bucket: str, prefix: str | None, options: StoreOptions, clock: Clock) ->
     }
     if options.endpoint is not None:
         config["endpoint"] = options.endpoint
-    profile = None
-    if options.access_key is None and not options.anonymous:
-        profile = profile_for(clock, name=options.profile, keys=options.credentials_file)
-    given: S3Credential | None = None
+    profile, keys = None, None
     if options.access_key is not None and options.secret_key is not None:
         # Not by `config`: a token of other keys in the environment would be sent with these.
-        given = {
-            "access_key_id": options.access_key, "secret_access_key": options.secret_key,
-            "token": options.session_token, "expires_at": None,
-        }  # fmt: skip
+        given = S3Keys(access_key=options.access_key, secret_key=options.secret_key, token=options.session_token)
+        keys = partial(_signing, lambda: given)
+    elif not options.anonymous:
+        profile = profile_for(clock, name=options.profile, keys=options.credentials_file)
+        keys = None if profile is None else partial(_signing, profile.read)
     region = options.region or (None if profile is None else profile.region)
     if region is not None:
         config["region"] = region
@@ -184,8 +183,16 @@ def _s3(bucket: str, prefix: str | None, options: StoreOptions, clock: Clock) ->
         config["skip_signature"] = True
     return S3Store(
         bucket, prefix=prefix, config=config, client_options=_client(options), retry_config=_no_retry(options),
-        credential_provider=profile if given is None else lambda: given,
+        credential_provider=keys,
     )  # fmt: skip
+
+
+def _signing(read: Callable[[], S3Keys]) -> "S3Credential":
+    keys = read()
+    return {
+        "access_key_id": keys.access_key, "secret_access_key": keys.secret_key, "token": keys.token,
+        "expires_at": keys.expires,
+    }  # fmt: skip
 
 
 def _gcs(bucket: str, prefix: str | None, options: StoreOptions, _: Clock) -> "GCSStore":
