@@ -11,7 +11,7 @@ SHARED := -n $(TEST_WORKERS) --dist worksteal
 # and each would compile it anew: it was two thirds of collecting the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-long test-peers quick check bench sim suites wheels lock format clean
+.PHONY: setup demo test test-long test-peers test-oxia quick check bench sim suites wheels lock format clean
 
 setup: $(SETUP)
 
@@ -88,6 +88,10 @@ PEERS = $(shell grep -rl --include='test_*.py' 'mark\.peers' tests)
 
 test-peers: $(SETUP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "peers and not long" $(PEERS)
+
+# The log in Oxia: on our double of it, or, with OXIA_ADDRESS=HOST:PORT, on the server there.
+test-oxia: $(SETUP)
+	$(BIN)/python -m pytest tests/log/test_oxia.py $(if $(OXIA_ADDRESS),,tests/log/test_oxia_double.py)
 
 # What other clients' own integration tests find, into docs/compat.md.
 suites: $(SETUP)

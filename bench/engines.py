@@ -1,8 +1,11 @@
 """The engines of the log, side by side: entries of 50 appends, client processes that write and follow.
 
 one writer            one append in flight: commits/s, latency, lag of its follower, CPU of the client a commit
-bare put              the same bytes, one put to etcd by the same client
+bare put              the same bytes, one put to etcd or Oxia by the same client
 three writers         three processes with one append in flight each, against one process with three
+
+Oxia is our double of it, a process in Python: what it says is how the client compares with itself, and nothing about
+the speed of a server.
 """
 
 import asyncio
@@ -28,7 +31,7 @@ from dray.disk import LocalDisk
 from dray.log.opening import LogEffects, open_log
 from dray.log.port import BEFORE_ALL
 from dray.log.server import LogServer
-from dray.log.urls import EtcdLogs, LocalLogs, parse_log_url
+from dray.log.urls import EtcdLogs, LocalLogs, OxiaLogs, parse_log_url
 from dray.offload import ThreadOffload
 from dray.telemetry import configure_logging
 
@@ -45,13 +48,19 @@ def cases() -> list[Comparison | Report]:
             Report(f"{name}, one writer", partial(_one, where), "one in flight, followed by itself")
             for name, where in ENGINES.items()
         ),
-        Comparison(
-            "append to etcd", lambda: _with_etcd("write"), lambda: _with_etcd("put"), 0.5, "1/p50",
-            "p50 at most twice that of a bare put",
+        *(
+            Comparison(
+                f"append to {name}", partial(_speed, where, "write"), partial(_speed, where, "put"), 0.5, "1/p50",
+                "p50 at most twice that of a bare put",
+            )
+            for name, where in PUT_INTO.items()
         ),
-        Comparison(
-            "three writers on etcd", lambda: _rate(3, 1), lambda: _rate(1, 3), 0.8, "commits/s",
-            "three processes against one with as many in flight",
+        *(
+            Comparison(
+                f"three writers on {name}", partial(_rate, where, 3, 1), partial(_rate, where, 1, 3), 0.8, "commits/s",
+                "three processes against one with as many in flight",
+            )
+            for name, where in PUT_INTO.items()
         ),
     ]  # fmt: skip
 
@@ -96,7 +105,16 @@ def _etcd() -> Iterator[str]:
         yield server.url()
 
 
-ENGINES: dict[str, Callable] = {"local": _local, "log server": _served, "PostgreSQL": _postgres, "etcd": _etcd}
+@contextmanager
+def _oxia() -> Iterator[str]:
+    from tools.peers.oxia_double import oxia_double
+
+    with oxia_double() as server:
+        yield server.url()
+
+
+PUT_INTO: dict[str, Callable] = {"etcd": _etcd, "Oxia (double)": _oxia}
+ENGINES: dict[str, Callable] = {"local": _local, "log server": _served, "PostgreSQL": _postgres, **PUT_INTO}
 
 
 def _one(where: Callable) -> dict[str, float]:
@@ -112,14 +130,14 @@ def _one(where: Callable) -> dict[str, float]:
     }
 
 
-def _with_etcd(what: str) -> float:
-    with _etcd() as url:
+def _speed(where: Callable, what: str) -> float:
+    with where() as url:
         (output,) = _clients(url, what, 1, 1)
     return 1 / statistics.median(output["latencies"])
 
 
-def _rate(clients: int, in_flight: int) -> float:
-    with _etcd() as url:
+def _rate(where: Callable, clients: int, in_flight: int) -> float:
+    with where() as url:
         outputs = _clients(url, "write", clients, in_flight)
     return sum(len(output["latencies"]) for output in outputs) / SECONDS
 
@@ -183,7 +201,32 @@ async def _write(url: str, in_flight: int) -> None:
 
 
 async def _put(url: str, in_flight: int) -> None:
-    """Bare puts, by the client that the log in etcd has."""
+    """Bare puts, by the client that the log has."""
+    await (_put_into_oxia if isinstance(parse_log_url(url), OxiaLogs) else _put_into_etcd)(url, in_flight)
+
+
+async def _put_into_oxia(url: str, in_flight: int) -> None:
+    from dray.log.oxia import oxia_pb2 as pb
+    from dray.log.oxia.servers import OxiaServers
+
+    where = parse_log_url(url)
+    assert isinstance(where, OxiaLogs)
+    servers, counted = OxiaServers(where, 5.0), iter(range(1 << 30))
+
+    async def append(entry: bytes) -> int:
+        number = next(counted)
+        route = await servers.route("bare")
+        put = pb.Put(key=f"bare-{number}", value=entry, partition_key="bare")
+        await servers.write(route, pb.WriteRequest(shard=route.shard, puts=[put]))
+        return number
+
+    await append(ENTRY)
+    found = await _measure(append, in_flight, {})
+    await servers.close()
+    print(json.dumps({**found, "lags": [0.0]}))
+
+
+async def _put_into_etcd(url: str, in_flight: int) -> None:
     from dray.log.etcd import etcd_pb2 as pb
     from dray.log.etcd.members import EtcdPeer, Members
 

@@ -29,7 +29,12 @@ USERS: Final = ("tools", "bench")
 FOR_TESTS: Final = ("dray.sim", "dray.testing")
 OWN_BASES: Final = frozenset({"abc", "builtins", "collections.abc", "dataclasses", "enum", "typing"})
 """Modules whose classes call nothing of those that derive from them."""
-GENERATED: Final = (("servers", "kafka", "messages"), ("api", "v1", "heaps_pb2"), ("log", "etcd", "etcd_pb2"))
+GENERATED: Final = (
+    ("servers", "kafka", "messages"),
+    ("api", "v1", "heaps_pb2"),
+    ("log", "etcd", "etcd_pb2"),
+    ("log", "oxia", "oxia_pb2"),
+)
 PROMISES: Final = (
     "pyproject.toml",
     "setup.py",

@@ -1,4 +1,4 @@
-"""Turns our .proto files into modules: the queue API, and what the log says to etcd.
+"""Turns our .proto files into modules: the queue API, and what the log says to etcd and Oxia.
 
 python -m tools.generate_api            write the modules
 python -m tools.generate_api --check    fail if a module differs from what would be written
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 SOURCE: Final = Path(__file__).resolve().parent.parent / "src"
-PROTOS: Final = ("dray/api/v1/heaps.proto", "dray/log/etcd/etcd.proto")
+PROTOS: Final = ("dray/api/v1/heaps.proto", "dray/log/etcd/etcd.proto", "dray/log/oxia/oxia.proto")
 MADE: Final = tuple(proto.replace(".proto", ending) for proto in PROTOS for ending in ("_pb2.py", "_pb2.pyi"))
 
 

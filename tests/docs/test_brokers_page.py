@@ -8,14 +8,19 @@ import yaml
 from dray.cli.settings import SECTIONS
 from dray.config import load
 from dray.log.settings import LogSettings
-from dray.log.urls import EtcdLogs, PostgresLogs
+from dray.log.urls import EtcdLogs, OxiaLogs, PostgresLogs
 from dray.node.settings import ClusterSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "brokers.md"
 
 
 @pytest.mark.parametrize(
-    ("heading", "engine"), [("    # broker-1.yaml: ", PostgresLogs), ("    # broker-1.yaml, with etcd", EtcdLogs)]
+    ("heading", "engine"),
+    [
+        ("    # broker-1.yaml: ", PostgresLogs),
+        ("    # broker-1.yaml, with etcd", EtcdLogs),
+        ("    # broker-1.yaml, with Oxia", OxiaLogs),
+    ],
 )
 def test_the_configuration_of_a_broker_among_several_machines_is_taken(
     tmp_path: Path, heading: str, engine: type

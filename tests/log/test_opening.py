@@ -11,7 +11,16 @@ from dray.log.client import WrongServer
 from dray.log.opening import LogEffects, LogOptions, is_served, look_at_log, open_log
 from dray.log.port import BEFORE_ALL, Refused
 from dray.log.server import LogServer
-from dray.log.urls import EtcdLogs, LocalLogs, MemoryLogs, PasswordInUrl, PostgresLogs, ServedLogs, parse_log_url
+from dray.log.urls import (
+    EtcdLogs,
+    LocalLogs,
+    MemoryLogs,
+    OxiaLogs,
+    PasswordInUrl,
+    PostgresLogs,
+    ServedLogs,
+    parse_log_url,
+)
 from dray.offload import InlineOffload
 from tests.log.test_server import CLUSTER
 
@@ -27,6 +36,12 @@ URLS = {
     "etcds://me@e1:2379/a?ca=/ca.pem&password_file=/secret": EtcdLogs(
         text="etcds://me@e1:2379/a?ca=/ca.pem&password_file=/secret", endpoints=("e1:2379",), prefix="a", secure=True,
         user="me", password_file=Path("/secret"), ca=Path("/ca.pem"),
+    ),
+    "oxia://o1:6648": OxiaLogs(text="oxia://o1:6648", endpoints=("o1:6648",), namespace="default", prefix="dray"),
+    "oxias://o1:6648,[::1]:6649/ns?prefix=a-b&token_file=/token&ca=/ca.pem": OxiaLogs(
+        text="oxias://o1:6648,[::1]:6649/ns?prefix=a-b&token_file=/token&ca=/ca.pem",
+        endpoints=("o1:6648", "[::1]:6649"), namespace="ns", prefix="a-b", secure=True, token_file=Path("/token"),
+        ca=Path("/ca.pem"),
     ),
     "memory:": MemoryLogs(),
 }  # fmt: skip
@@ -50,6 +65,8 @@ def test_a_url_means_one_thing_and_is_written_as_it_is_read(text: str) -> None:
         ("postgresql://db/logs?password=s3cret", "PGPASSWORD"),
         ("etcd://dray:s3cret@e1:2379/logs", "password_file"),
         ("etcd://e1:2379/logs?password=s3cret", "password_file"),
+        ("oxia://dray:s3cret@o1:6648", "token_file"),
+        ("oxia://o1:6648/default?token=s3cret", "token_file"),
     ],
 )
 def test_a_password_in_a_url_is_refused_and_not_repeated(text: str, instead: str) -> None:
@@ -82,6 +99,13 @@ def test_a_relative_path_is_of_the_directory_in_which_it_was_given(tmp_path, mon
         "etcd://e1:2379,/a",
         "etcd://e1:0/a",
         "etcd://e1:2379/a?x=1",
+        "oxia:o1:6648",
+        "oxia://o1/default",
+        "oxia://o1:6648,/default",
+        "oxia://o1:6648/a/b",
+        "oxia://o1:6648?prefix=a/b",
+        "oxia://o1:6648?prefix=",
+        "oxia://o1:6648?x=1",
     ],
 )
 def test_what_no_log_has_is_refused_with_what_there_is(text: str) -> None:

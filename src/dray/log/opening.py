@@ -6,6 +6,7 @@
     looks where nobody runs (holds it too)  local:DIR         `ClosedLog`, by `look_at_log`
     is one of several machines              postgresql://     `PostgresLog`, whoever it is
                                             etcd://           `EtcdLog`, whoever it is
+                                            oxia://           `OxiaLog`, whoever it is
     has a bucket, or a shared directory     deltalog:         `DeltaLog`, whoever it is
     has no directory                        memory:           `MemoryLog`
 
@@ -27,7 +28,7 @@ from dray.log.files import SEGMENT_BYTES, FileLog
 from dray.log.limits import MAX_ENTRY_BYTES
 from dray.log.memory import MemoryLog
 from dray.log.port import Log
-from dray.log.urls import DeltaLogs, EtcdLogs, LocalLogs, LogUrl, MemoryLogs, PostgresLogs, ServedLogs
+from dray.log.urls import DeltaLogs, EtcdLogs, LocalLogs, LogUrl, MemoryLogs, OxiaLogs, PostgresLogs, ServedLogs
 from dray.objects.port import Objects
 from dray.offload import Offload
 
@@ -91,6 +92,12 @@ async def open_log(url: LogUrl, domain: int, effects: LogEffects, options: LogOp
                 url, domain, clock=effects.clock, max_entry_bytes=options.max_entry_bytes,
                 call_seconds=options.call_seconds,
             )  # fmt: skip
+        case OxiaLogs():
+            from dray.log.oxia.log import OxiaLog  # the extra `oxia`
+
+            return await OxiaLog.open(
+                url, domain, max_entry_bytes=options.max_entry_bytes, call_seconds=options.call_seconds
+            )
         case DeltaLogs():
             from dray.log.delta.opening import open_delta_log
 

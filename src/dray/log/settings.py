@@ -13,8 +13,8 @@ _LARGEST_ENTRY: Final = Size("16MiB")
 """What a length in a segment can say; `FileLog.open` refuses more."""
 _LEAST: Final = Size("16MiB")
 _EXPECTED: Final = (
-    "expected local:DIR, unix:DIR/meta.sock, postgresql://USER@HOST/DATABASE, etcd://HOST:PORT/PREFIX, deltalog: or "
-    "memory:"
+    "expected local:DIR, unix:DIR/meta.sock, postgresql://USER@HOST/DATABASE, etcd://HOST:PORT/PREFIX, "
+    "oxia://HOST:PORT/NAMESPACE, deltalog: or memory:"
 )
 
 
@@ -24,9 +24,10 @@ class LogSettings(Section):
     url: str | None = None
     """The engine and its place: `local:DIR`, `unix:DIR/meta.sock` for the log that another broker of this machine
     keeps in its data directory; for brokers of several machines `postgresql://USER@HOST/DATABASE` (the extra
-    `postgres`), `etcd://HOST:PORT,HOST:PORT,HOST:PORT/PREFIX` (`etcds://` with TLS), `deltalog:` for those that have
-    the store of `objects.url` and nothing else, or `deltalog:DIR` for a directory that they share: for these
-    `objects.url` must name a store that all of them reach; or `memory:` for tests. Not set: in the data directory."""
+    `postgres`), `etcd://HOST:PORT,HOST:PORT,HOST:PORT/PREFIX` (`etcds://` with TLS), `oxia://HOST:PORT/NAMESPACE` (the
+    extra `oxia`; `oxias://` with TLS), `deltalog:` for those that have the store of `objects.url` and nothing else, or
+    `deltalog:DIR` for a directory that they share: for these `objects.url` must name a store that all of them reach; or
+    `memory:` for tests. Not set: in the data directory."""
 
     segment_bytes: Size = Size("64MiB")
     """Begin a new file when the current one has this many bytes. Smaller: finer trimming, more files."""

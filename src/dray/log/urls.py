@@ -5,6 +5,7 @@
     tcp:HOST:PORT     the same, over TCP
     postgresql://...  rows of a PostgreSQL database, for brokers of several machines
     etcd://...        keys of an etcd, for brokers of several machines; etcds:// with TLS
+    oxia://...        a sequence of keys in an Oxia, for brokers of several machines; oxias:// with TLS
     deltalog:         objects of the cluster's own store, for brokers that have a bucket and nothing else
     deltalog:DIR      the same as files of a directory that brokers share
     memory:           logs of this process, which end with it
@@ -12,6 +13,7 @@
 A URL stands for the logs of all domains; a domain's number chooses one.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -21,8 +23,8 @@ from dray.errors import Invalid
 from dray.log.sockets import Address
 
 _KNOWN: Final = (
-    "local:DIR, unix:SOCKET, tcp:HOST:PORT, postgresql://USER@HOST/DATABASE, etcd://HOST:PORT/PREFIX, deltalog:[DIR] "
-    "or memory:"
+    "local:DIR, unix:SOCKET, tcp:HOST:PORT, postgresql://USER@HOST/DATABASE, etcd://HOST:PORT/PREFIX, "
+    "oxia://HOST:PORT/NAMESPACE, deltalog:[DIR] or memory:"
 )
 
 
@@ -91,6 +93,25 @@ class EtcdLogs:
         return self.text
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OxiaLogs:
+    """Kept in keys of a namespace that begin with a prefix. Two clusters have two namespaces, or two prefixes."""
+
+    text: str
+    """The whole URL, in which no secret stands."""
+    endpoints: tuple[str, ...]
+    namespace: str = "default"
+    prefix: str = "dray"
+    secure: bool = False
+    token_file: Path | None = None
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
 @dataclass(frozen=True, slots=True)
 class DeltaLogs:
     """Kept as objects that are created once, by whoever writes them."""
@@ -110,7 +131,7 @@ class MemoryLogs:
         return "memory:"
 
 
-LogUrl: TypeAlias = LocalLogs | ServedLogs | PostgresLogs | EtcdLogs | DeltaLogs | MemoryLogs
+LogUrl: TypeAlias = LocalLogs | ServedLogs | PostgresLogs | EtcdLogs | OxiaLogs | DeltaLogs | MemoryLogs
 
 
 def parse_log_url(text: str) -> LogUrl:
@@ -129,6 +150,8 @@ def parse_log_url(text: str) -> LogUrl:
             return PostgresLogs(_without_password(text))
         case "etcd" | "etcds" if (found := _etcd(text)) is not None:
             return found
+        case "oxia" | "oxias" if (oxia := _oxia(text)) is not None:
+            return oxia
         case "deltalog":
             return DeltaLogs(Path(rest).absolute() if rest else None)
         case "memory" if not rest:
@@ -154,11 +177,37 @@ def _etcd(text: str) -> EtcdLogs | None:
     if ":" in user or "password" in options:
         raise PasswordInUrl("expected no password in the URL: give a file that has it, as password_file=FILE")
     endpoints, prefix = tuple(hosts.split(",")), found.path.strip("/")
-    ports = [one.rpartition(":")[2] for one in endpoints if one.rpartition(":")[0]]
-    right = all(port.isdecimal() and 0 < int(port) < 1 << 16 for port in ports) and len(ports) == len(endpoints)
-    if not right or not prefix or found.fragment or not options.keys() <= _ETCD_FILES:
+    if not _are_endpoints(endpoints) or not prefix or found.fragment or not options.keys() <= _ETCD_FILES:
         return None
     files = {name: Path(path) for name, path in options.items()}
     return EtcdLogs(
         text=text, endpoints=endpoints, prefix=prefix, secure=found.scheme == "etcds", user=user or None, **files
     )
+
+
+_OXIA_FILES: Final = frozenset({"token_file", "ca", "cert", "key"})
+_OXIA_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+"""Without `/`, by which Oxia sorts keys in its own way."""
+
+
+def _oxia(text: str) -> OxiaLogs | None:
+    """oxia://HOST:PORT[,HOST:PORT...][/NAMESPACE][?prefix=NAME&token_file=FILE&ca=FILE&cert=FILE&key=FILE]"""
+    found = urlsplit(text)
+    options = dict(parse_qsl(found.query, keep_blank_values=True))
+    if "@" in found.netloc or options.keys() & {"password", "token"}:
+        raise PasswordInUrl("expected no secret in the URL: give a file that has the token, as token_file=FILE")
+    endpoints, namespace = tuple(found.netloc.split(",")), found.path.strip("/") or "default"
+    prefix = options.pop("prefix", "dray")
+    names_fit = _OXIA_NAME.fullmatch(namespace) and _OXIA_NAME.fullmatch(prefix)
+    if not _are_endpoints(endpoints) or not names_fit or found.fragment or not options.keys() <= _OXIA_FILES:
+        return None
+    files = {name: Path(path) for name, path in options.items()}
+    return OxiaLogs(
+        text=text, endpoints=endpoints, namespace=namespace, prefix=prefix, secure=found.scheme == "oxias", **files
+    )
+
+
+def _are_endpoints(texts: tuple[str, ...]) -> bool:
+    """Whether each is HOST:PORT."""
+    parts = [one.rpartition(":") for one in texts]
+    return all(host and port.isdecimal() and 0 < int(port) < 1 << 16 for host, _, port in parts)

@@ -19,7 +19,7 @@ from dray.disk import DirectoryInUse, DirectoryLock, LocalDisk
 from dray.errors import DrayError, NotFound
 from dray.ids import SystemEntropy
 from dray.log.settings import LogSettings
-from dray.log.urls import EtcdLogs, LocalLogs
+from dray.log.urls import EtcdLogs, LocalLogs, OxiaLogs
 from dray.machine.machine import Machine
 from dray.node.directory import DataDirectory
 from dray.node.inspection import current_machine, inspect
@@ -73,7 +73,7 @@ async def examine(config: Config) -> AsyncIterator[Finding]:
         ("disk", lambda: _disk(config, directory)),
         ("store", lambda: _store(config, directory)),
         ("clock", lambda: _clock(config, directory)),
-        ("log", lambda: _engine(log) if isinstance(log, EtcdLogs) else _log(directory)),
+        ("log", lambda: _engine(log) if isinstance(log, EtcdLogs | OxiaLogs) else _log(directory)),
     )
     for name, check in checks:
         try:
@@ -212,12 +212,17 @@ async def _opened(config: Config, directory: DataDirectory) -> AsyncIterator[Obj
         offload.close()
 
 
-async def _engine(url: EtcdLogs) -> Finding:
-    """Whether every member of etcd answers and has room (LG29)."""
-    from dray.log.etcd.survey import survey
-
+async def _engine(url: EtcdLogs | OxiaLogs) -> Finding:
+    """Whether every server of the engine answers, and has room (LG29) or somebody who leads."""
     async with asyncio.timeout(60):
-        found = await survey(url)
+        if isinstance(url, EtcdLogs):
+            from dray.log.etcd.survey import survey
+
+            found = await survey(url)
+        else:
+            from dray.log.oxia.survey import survey as survey_oxia
+
+            found = await survey_oxia(url)
     saw = "; ".join(found.said)
     if found.failed:
         return Finding(check="log", state=State.FAIL, saw=saw, next=found.failed)

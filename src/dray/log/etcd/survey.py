@@ -7,7 +7,6 @@ How a member was started is not in its API. Where it shows its command line
 import asyncio
 import json
 import urllib.request
-from dataclasses import dataclass
 from typing import Final
 
 import grpc.aio
@@ -16,6 +15,7 @@ from dray.errors import Unavailable
 from dray.log.etcd import etcd_pb2 as pb
 from dray.log.etcd.members import Members
 from dray.log.etcd.room import CROWDED, QUOTA_BYTES
+from dray.log.survey import EngineSurvey
 from dray.log.urls import EtcdLogs
 
 _ASK_S: Final = 5.0
@@ -23,16 +23,7 @@ _QUOTA: Final = "--quota-backend-bytes"
 _COMPACTION: Final = "--auto-compaction-retention"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EtcdSurvey:
-    """What was seen, and what to do about it."""
-
-    said: tuple[str, ...]
-    failed: str = ""
-    next: str = ""
-
-
-async def survey(url: EtcdLogs) -> EtcdSurvey:
+async def survey(url: EtcdLogs) -> EngineSurvey:
     """Ask every member."""
     members = Members(url, _ASK_S)
     said: list[str] = []
@@ -63,7 +54,7 @@ async def survey(url: EtcdLogs) -> EtcdSurvey:
         await members.close()
     if advice.startswith("start") and len([one for one in said if "does not answer" in one]) == len(members.all):
         failed = advice
-    return EtcdSurvey(said=tuple(said), failed=failed, next=advice)
+    return EngineSurvey(said=tuple(said), failed=failed, next=advice)
 
 
 def _flags(endpoint: str) -> dict[str, str]:
