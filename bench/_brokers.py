@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import resource
 import statistics
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import psutil
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported without saying so
 
 from bench._targets import Running
@@ -200,6 +201,30 @@ def rdkafka_produce(broker: Running, topic: str, records: int, record_bytes: int
     if (delivered, failed) != (records, 0):
         raise BadRun(f"of {records} records {delivered} were delivered and {failed} failed")
     return _figures(records, records * record_bytes, millis / 1000, spent)
+
+
+def produce_values(
+    address: str, places: Sequence[tuple[str, int]], records: int, record_bytes: int, *, keyed: bool = False
+) -> None:
+    """Records of which no two are alike, to all partitions in turn, so that each object has batches of many."""
+    failed, rest = list[str](), bytes(record_bytes // 2)
+    producer = Producer({"bootstrap.servers": address, "linger.ms": 20, "queue.buffering.max.messages": 200_000})
+
+    def told(error: object, _message: object) -> None:
+        if error is not None:
+            failed.append(str(error))
+
+    for number in range(records):
+        topic, partition = places[number // 16 % len(places)]
+        key = b"k%d" % number if keyed else None
+        while True:
+            try:
+                producer.produce(topic, os.urandom(record_bytes // 2) + rest, key, partition, on_delivery=told)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    if producer.flush(300) or failed:
+        raise BadRun(f"records were not taken: {failed[:3]}")
 
 
 def rdkafka_consume(broker: Running, topic: str, partitions: int, records: int) -> Figures:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from bench._sparkload import spent
+from bench._sparkload import spent, used
 from dray.clock import SystemClock
 from dray.disk import LocalDisk
 from dray.ids import SystemEntropy
@@ -117,13 +117,13 @@ def main(directory: Path) -> None:
     for line in sys.stdin:
         side = line.strip()
         with copied(directory) as copy:
-            before = spent(str(copy))
+            before = spent()
             if side == "write":
                 answer = jobs.use(lambda session: write(session, copy))
             else:
                 answer = asyncio.run(cycle(copy, jobs if side == "dray" else None))
-            after = spent(str(copy))
-        print(json.dumps(answer | {name: after[name] - before[name] for name in after}), flush=True)
+            after = spent()
+        print(json.dumps(answer | used(before, after)), flush=True)
     jobs.stop()
 
 

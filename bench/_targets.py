@@ -96,10 +96,10 @@ def _start_dray(*more: str) -> Iterator[Running]:
         yield Running(address=facts["kafka"], pid=process.pid, ready_s=time.monotonic() - began, directory=data)
 
 
-def ready_facts(process: subprocess.Popen[bytes], log: Path) -> dict[str, str]:
+def ready_facts(process: subprocess.Popen[bytes], log: Path, seconds: float = _DRAY_READY_SECONDS) -> dict[str, str]:
     """The addresses in the line `ready kafka=HOST:PORT http=URL grpc=HOST:PORT`, by their names."""
     assert process.stdout is not None
-    readable, _, _ = select.select([process.stdout], [], [], _DRAY_READY_SECONDS)
+    readable, _, _ = select.select([process.stdout], [], [], seconds)
     line = process.stdout.readline().decode(errors="replace").strip() if readable else ""
     first, *pairs = line.split() or [""]
     facts = dict(pair.split("=", 1) for pair in pairs if "=" in pair)

@@ -14,9 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Producer
-
-from bench._brokers import BadRun, Samples, create_topic
+from bench._brokers import BadRun, Samples, create_topic, produce_values
 from bench._targets import Running, ready_address
 from bench.harness import Case, Comparison, Report, sized
 from bench.spark_read import Talker
@@ -44,37 +42,11 @@ def filled() -> tuple[Path, str]:
     try:
         broker = Running(address=ready_address(process, root / "drayd.log"), pid=process.pid, ready_s=0)
         names = [create_topic(broker, PARTITIONS) for _ in range(TOPICS)]
-        _produce(broker.address, names)
+        places = [(name, partition) for partition in range(PARTITIONS) for name in names]
+        produce_values(broker.address, places, RECORDS, RECORD_BYTES, keyed=True)
     finally:
         stop(process)
     return root / "data", ",".join(names)
-
-
-def _produce(address: str, names: list[str]) -> None:
-    """To all partitions in turn, so that each object has batches of many streams."""
-    failed, rest = list[str](), bytes(RECORD_BYTES // 2)
-    producer = Producer({"bootstrap.servers": address, "linger.ms": 20, "queue.buffering.max.messages": 200_000})
-
-    def told(error: object, _message: object) -> None:
-        if error is not None:
-            failed.append(str(error))
-
-    for number in range(RECORDS):
-        place = number // 16 % (TOPICS * PARTITIONS)
-        while True:
-            try:
-                producer.produce(
-                    names[place % TOPICS],
-                    os.urandom(RECORD_BYTES // 2) + rest,
-                    b"k%d" % number,
-                    place // TOPICS,
-                    on_delivery=told,
-                )
-                break
-            except BufferError:
-                producer.poll(0.1)
-    if producer.flush(300) or failed:
-        raise BadRun(f"records were not taken: {failed[:3]}")
 
 
 @cache

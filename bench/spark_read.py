@@ -1,8 +1,9 @@
 """The Spark source: a gigabyte to a noop sink, and planning over a million index rows.
 
 The topic lies in a running Dray: 1 KiB records over 16 partitions, batched by
-librdkafka. Spark's own Kafka source reads it through that broker, ours reads
-the objects, and one process without Spark decodes the same objects.
+librdkafka; no two values are alike, and half of each is noise: of equal ones
+Parquet would keep one. Spark's own Kafka source reads it through that broker,
+ours reads the objects, and one process without Spark decodes the same objects.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from bench._brokers import ROOT, BadRun, Samples, cpu_seconds, create_topic, rdkafka_produce
+from bench._brokers import ROOT, BadRun, Samples, cpu_seconds, create_topic, produce_values
 from bench._spark_rows import fill
 from bench._targets import DRAY, Running, Target, running
 from bench.harness import Absolute, Case, Comparison, Report, sized
@@ -73,7 +74,7 @@ def filled() -> tuple[Running, str]:
     """A broker with the topic in it."""
     broker = running(OWN)
     topic = create_topic(broker, PARTITIONS)
-    rdkafka_produce(broker, topic, RECORDS, RECORD_BYTES)
+    produce_values(broker.address, [(topic, partition) for partition in range(PARTITIONS)], RECORDS, RECORD_BYTES)
     return broker, topic
 
 

@@ -3,6 +3,10 @@
     python -m tools.wheels                  all versions that can be got here, into dist/
     python -m tools.wheels --python 3.11    one of them
 
+A Python that the machine does not have comes from where uv gets them, or from
+the release of Debian that has it (`tools.debian_python`), unpacked into a
+directory below `.peers`.
+
 A wheel is made from the source archive, not from the tree, so that what the
 archive lacks is missed here. It is tagged by auditwheel with the oldest libc
 that it runs on, installed into a clean environment, and `examples/first_steps.py`
@@ -19,6 +23,9 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+
+from tools.debian_python import NotThere, linked, unpack
+from tools.peers.process import cached
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 VERSIONS: Final = ("3.11", "3.12", "3.13", "3.14")
@@ -37,17 +44,38 @@ class Unfit(RuntimeError):
 
 
 def interpreter(version: str) -> str:
-    """A Python of this version, from this machine or from where uv gets them.
+    """A Python of this version, from this machine, from where uv gets them, or from Debian.
 
     Raises:
-        Missing: neither has one.
+        Missing: none has one.
     """
+    if (kept := _kept_by_pyenv(version)) is not None:
+        return str(kept)
     for command in (["find", version], ["install", version]):
         done = subprocess.run([str(_UV), "python", *command], capture_output=True, text=True, check=False)
         if done.returncode == 0:
             return _run([_UV, "python", "find", version]).strip()
     why = (done.stderr.strip() or "no reason was told").splitlines()[-1].strip()
-    raise Missing(f"no Python {version} on the PATH, and uv cannot get one: {why}")
+    try:
+        return str(from_debian(version))
+    except NotThere as error:
+        raise Missing(f"no Python {version} on the PATH; uv cannot get one: {why}; Debian neither: {error}") from error
+
+
+def _kept_by_pyenv(version: str) -> Path | None:
+    """The newest of this version that pyenv keeps: it is not on the PATH unless somebody chose it, so uv misses it."""
+    root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    kept = (root / "versions").glob(f"{version}.*/bin/python{version}")
+    return max(kept, key=lambda python: (len(python.parts[-3]), python.parts[-3]), default=None)
+
+
+def from_debian(version: str) -> Path:
+    """A Python of Debian's newest release, whatever the machine has; a minute or so the first time.
+
+    Raises:
+        NotThere: it has none, or cannot be asked.
+    """
+    return linked(version, cached(f"debian-python-{version}", lambda directory: unpack(version, directory)))
 
 
 def source_archive(out: Path) -> Path:

@@ -15,10 +15,11 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Literal, NewType, TextIO, TypeAlias
+from typing import Final, Literal, NewType, Self, TextIO, TypeAlias, cast
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.metrics import MetricWrapperBase
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 Event = NewType("Event", str)
@@ -79,7 +80,7 @@ def event(name: str, description: str) -> Event:
 def counter(name: str, description: str, labels: Sequence[str] = ()) -> Counter:
     """Declare a counter; the name ends in `_total`."""
     _declare(name, Metric(kind="counter", description=description, labels=tuple(labels)))
-    return Counter(name, description, labels, registry=REGISTRY)
+    return _KnownCounter(name, description, labels, registry=REGISTRY)
 
 
 def gauge(name: str, description: str, labels: Sequence[str] = ()) -> Gauge:
@@ -97,7 +98,26 @@ def alias(name: str, description: str, labels: Sequence[str] = ()) -> Gauge:
 def histogram(name: str, description: str, buckets: Sequence[float], labels: Sequence[str] = ()) -> Histogram:
     """Declare a histogram; the name ends in its unit, `_seconds` or `_bytes`, or in what it counts by."""
     _declare(name, Metric(kind="histogram", description=description, labels=tuple(labels)))
-    return Histogram(name, description, labels, buckets=buckets, registry=REGISTRY)
+    return _KnownHistogram(name, description, labels, buckets=buckets, registry=REGISTRY)
+
+
+class _Known(MetricWrapperBase):
+    """Finds the child of labels that were seen before without a lock: requests ask for the same few again and again."""
+
+    def labels(self, *values: object, **named: object) -> Self:
+        if values and not self._labelvalues:
+            known = self._metrics.get(values)  # type: ignore[arg-type]  # what is no text is not found
+            if known is not None:
+                return cast("Self", known)
+        return super().labels(*values, **named)
+
+
+class _KnownCounter(_Known, Counter):
+    pass
+
+
+class _KnownHistogram(_Known, Histogram):
+    pass
 
 
 def _declare(name: str, metric: Metric) -> None:

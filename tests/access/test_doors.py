@@ -1,7 +1,11 @@
 """Keys on a real broker: over HTTP and gRPC, beside the data directory; and what is written nowhere."""
 
 import asyncio
+import base64
+import json
 import re
+import socket
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -200,6 +204,70 @@ async def test_a_stream_ends_within_seconds_of_its_key_and_others_go_on(dray):
             await streams[1].write(pb.PopOpen(fc=pb.FlowControl(credits=1)))
             assert (await first_item(streams[1])).payload
             streams[1].cancel()
+
+
+def lines_of(answer: httpx.Response) -> Iterator[dict]:
+    return (json.loads(line) for line in answer.iter_lines() if line)
+
+
+def stats(api: httpx.Client) -> dict:
+    return api.get("/stats", params={"topic": "jobs"}).json()["heaps"][0]
+
+
+def revoke(api: httpx.Client, key_id: str) -> None:
+    token = api.delete(f"/keys/{key_id}").json()["confirmation"]
+    assert api.delete(f"/keys/{key_id}", params={"confirmation": token, "force": "true"}).status_code == 204
+
+
+def test_a_stream_of_lines_ends_with_its_key_and_what_it_was_not_sent_is_for_others(dray):
+    """HX2, HX4, AK2, AC5, D-253"""
+    with http(dray) as nobody:
+        _, admin = made(nobody)
+    with http(dray, admin) as api:
+        (key_id, key), (_, other) = made(api, name="worker"), made(api, name="other")
+        api.post("/heaps", json={"topic": "jobs"})
+        api.post("/enqueue", json={"topic": "jobs", "payload_json": 1})
+        path, query = "/heaps/jobs/messages", {"max_unsettled": 1}
+        with (
+            http(dray, key) as worker, worker.stream("GET", path, params=query) as answer,
+            http(dray, other) as second, second.stream("GET", path, params=query) as others,
+        ):  # fmt: skip
+            lines, held = lines_of(answer), lines_of(others)
+            assert next(line for line in lines if "message_id" in line)["payload_json"] == 1
+            revoke(api, key_id)
+            last = list(lines)[-1]
+            assert last["error"]["kind"] == "UNAUTHENTICATED"
+            api.post("/enqueue", json={"topic": "jobs", "payload_json": 2})
+            assert next(line for line in held if "message_id" in line)["payload_json"] == 2, "others go on"
+
+
+def test_a_stream_that_nobody_reads_ends_with_its_key_too(dray):
+    """HX2, HX4: what it could not be sent is ready again"""
+    with http(dray) as nobody:
+        _, admin = made(nobody)
+    with http(dray, admin) as api:
+        key_id, key = made(api, name="worker")
+        api.post("/heaps", json={"topic": "jobs"})
+        large = base64.b64encode(bytes(1 << 20)).decode()
+        for _ in range(40):
+            assert api.post("/enqueue", json={"topic": "jobs", "payload": large}).status_code == 200
+        host, _, port = dray.http.rpartition(":")
+        with socket.create_connection((host, int(port)), LONG_S) as silent:
+            silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            silent.sendall(
+                f"GET /v1/heaps/jobs/messages?max_unsettled=40&visibility=3600s HTTP/1.1\r\nHost: {dray.http}\r\n"
+                f"Authorization: Bearer {key}\r\n\r\n".encode()
+            )
+            waited(lambda: stats(api).get("leased") == "40")
+            revoke(api, key_id)
+            waited(lambda: int(stats(api).get("ready", "0")) > 0)
+
+
+def waited(is_so) -> None:
+    until = time.monotonic() + 3 * LONG_S
+    while not is_so():
+        assert time.monotonic() < until, "it never came"
+        time.sleep(0.2)  # between two questions to a broker of another process
 
 
 async def test_the_sdk_shows_its_key_and_is_told_when_it_is_wrong(dray):

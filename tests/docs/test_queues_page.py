@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer
 
 from dray.cli.settings import SECTIONS
 from dray.testing import broker
@@ -37,6 +38,27 @@ def test_the_batch_over_two_heaps_is_taken_whole_or_not_at_all():
     exec(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[1], names)
     with broker() as dray:
         assert asyncio.run(names["order"](dray.grpc)) == [1, 1]
+
+
+def test_the_history_is_told_as_the_page_says():
+    """HI1"""
+    names: dict = {}
+    exec(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[2], names)
+    text = re.search(r"the topic says: (.*?)\. The key", PAGE, re.DOTALL)[1]
+    expected = re.findall(r"`(.*?)`", text)
+    with broker() as dray:
+        asyncio.run(names["work"](dray.grpc))
+        reader = Consumer({
+            "bootstrap.servers": dray.bootstrap, "group.id": "readers", "auto.offset.reset": "earliest",
+        })  # fmt: skip
+        reader.subscribe(["parcels.history"])
+        values = []
+        while len(values) < len(expected):
+            (record,) = reader.consume(1, timeout=LIMIT_S)
+            assert record.error() is None
+            values.append(record.value())
+        reader.close()
+    assert names["tell"](values) == expected
 
 
 @pytest.mark.slow

@@ -29,7 +29,9 @@ async def brokers_die(cluster: HeapCluster, run: HeapRun, producing: "list[async
     return deaths
 
 
-@pytest.mark.parametrize("pops", [1_000, pytest.param(1_000_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "pops", [1_000, pytest.param(1_000_000, marks=[pytest.mark.long, pytest.mark.timeout(6 * 3_600)])]
+)
 async def test_every_pop_gets_the_best_message_while_brokers_die(tmp_path: Path, pops: int) -> None:
     """T16: L5. Rank error 0, below every K. Nobody gives back, so all that was fresh counts."""
     print(f"seed {SEED}")

@@ -125,6 +125,14 @@ FAULTY = {
         {"stale-token-accepted"},
     ),
     "an ack long after the lease": (lambda: one().settle("t1", "ack", 18, 19), {"ack-after-deadline"}),
+    "an ack long after the lease, and a clock was moved": (
+        lambda: one().trouble(2.5, 17, "clock +10 min").settle("t1", "ack", 18, 19),
+        {"ack-after-deadline"},
+    ),
+    "a consumer waited, and a clock was moved": (
+        lambda: HeapStory().enqueue("a", 0, 1).trouble(1.5, 29, "clock +10 min").pop(1, 30, job("a")),
+        {"stuck"},
+    ),
     "an ack long after the lease was renewed": (
         lambda: one().settle("t1", "renew", 9, 10, wait_ms=10_000).settle("t1", "ack", 26, 27),
         {"ack-after-deadline"},
@@ -186,6 +194,11 @@ FAULTY = {
             HeapStory(least_first=False).enqueue("a", 0, 1, priority=1).enqueue("b", 0, 1, priority=2)
             .pop(2, 3, job("a", priority=1)).pop(4, 5, job("b", "t2", priority=2))
         ),
+        {"rank"},
+    ),
+    "a worse message first, after a pop that found nothing and nothing was wrong": (
+        lambda: HeapStory().enqueue("a", 0, 1, priority=1).enqueue("b", 0, 1, priority=2)
+        .pop(1.5, 1.6).pop(2, 3, job("b", priority=2)).pop(4, 5, job("a", "t2", priority=1)),
         {"rank"},
     ),
     "a worse message comes first beside a pop without answer, where nobody gives back": (
@@ -280,6 +293,9 @@ SOUND = {
     "a lease that ran out counts": lambda: (
         HeapStory().enqueue("a", 0, 1).pop(1, 2, status="info").pop(20, 21, job("a", attempts=1))
     ),
+    "a lease ran out of a message that a pop could not read and could not give back": lambda: (
+        HeapStory().enqueue("a", 0, 1).trouble(1.2, 15).pop(1.5, 2).pop(20, 21, job("a", attempts=1))
+    ),
     "a dead letter that was replayed": lambda: (
         one().settle("t1", "reject", 3, 4).dead(5, 6, "id-a").replay(7, 8, "id-a").pop(9, 10, job("a", "t2"))
     ),
@@ -300,6 +316,10 @@ SOUND = {
     "a better message that a pop without answer may have held": lambda: (
         HeapStory().enqueue("a", 0, 1, priority=1).enqueue("b", 0, 1, priority=2)
         .pop(1.5, 1.6, status="info").pop(2, 3, job("b", priority=2)).pop(4, 5, job("a", "t2", priority=1))
+    ),
+    "a better message that a pop may have let go whose store was away": lambda: (
+        HeapStory().enqueue("a", 0, 1, priority=1).enqueue("b", 0, 1, priority=2).trouble(1.2, 1.7)
+        .pop(1.5, 1.6).pop(2, 3, job("b", priority=2)).pop(4, 5, job("a", "t2", priority=1))
     ),
     "a better message that is delayed": lambda: (
         HeapStory().enqueue("a", 0, 1, priority=1, delay_ms=1_000).enqueue("b", 0, 1, priority=2)

@@ -81,6 +81,29 @@ def test_damage_anywhere_is_found(version):
 
 
 @pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("length", [1, 7, 31, 32, 33, 1_000, 1 << 20])
+def test_in_parts_it_says_the_same_of_itself_and_damage_is_found(version, length):
+    """K3: however it is cut."""
+    good = checkpoint.dump(World(3, version=version).run(60).machine)
+
+    def parts(whole: bytes) -> list[bytes]:
+        return [whole[at : at + length] for at in range(0, len(whole), length)]
+
+    told = checkpoint.summary_of(parts(good))
+    machine = checkpoint.load(good)
+    assert (told.position, told.digest, told.size, told.hash) == (
+        machine.position, machine.digest, len(good), good[-32:],
+    )  # fmt: skip
+    assert told == checkpoint.summary(good)
+    for at in (0, 9, 30, len(good) // 2, len(good) - 33, len(good) - 32, len(good) - 1):
+        with pytest.raises(Corrupt):
+            checkpoint.summary_of(parts(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :]))
+    for whole in (b"", good[:20], good[:-1], good + b"x"):
+        with pytest.raises(Corrupt):
+            checkpoint.summary_of(parts(whole))
+
+
+@pytest.mark.parametrize("version", [1, 2])
 def test_a_body_that_makes_no_sense_is_corrupt_even_with_a_good_hash(version):
     """K3"""
     good = checkpoint.dump(World(3, version=version).run(120).machine)

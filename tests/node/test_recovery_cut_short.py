@@ -35,7 +35,7 @@ async def a_log(effects):
     effects.disk.make_dir(DIRECTORY.root)
     identity = DIRECTORY.claim(effects.disk, effects.entropy)
     log = await open_log(effects)
-    await begin_log(log, identity, 0, effects, 1)
+    await begin_log(log, identity.cluster, 0, effects, 1)
     mark_born(effects.disk, DIRECTORY.home(0))
     for number in range(20):
         await log.append(f"entry {number}".encode().ljust(80, b"."))

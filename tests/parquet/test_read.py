@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dray.parquet.footer import BadFile, footer_bytes, footer_crc
-from dray.parquet.read import Footer, GroupRows, footer_of, rows_of
+from dray.parquet.read import Footer, GroupRows, columns_of, footer_of, ranges_of, rows_of, tables_of
 from dray.parquet.write import FileFacts, ParquetFile
 from dray.records import MAX_TIMESTAMP, Codec, NewRecord, build_batch, one_batch, records_of
 from dray.records.arrow import to_arrow
@@ -110,6 +110,29 @@ def test_only_the_groups_with_wanted_offsets_need_be_read():
     assert found.greatest(29_500) == (29_999, 5_999)
     assert found.greatest(30_000) is None
     assert found.first_since(0, 6_000) is None
+
+
+@pytest.mark.parametrize("names", [("offset",), ("key", "value"), ("timestamp", "attributes"), ("headers", "offset")])
+def test_some_columns_of_a_group_need_only_the_bytes_that_they_lie_in(names):
+    """R-123, PQ4: the same as from the whole group; and what was not fetched is not made up."""
+    dice = random.Random(4)
+    rows = [NewRecord(b"k%d" % at, dice.randbytes(1_000), at, (("a", b"1"), ("a", None))) for at in range(1_000)]
+    raw = written((0, build_batch(rows)))
+    footer = opened(raw)
+    (group,) = footer.groups
+    ranges = ranges_of(footer, 0, names)
+    assert ranges == sorted(ranges)
+    assert all(group.position <= start < end <= group.position + group.size for start, end in ranges)
+    if "value" not in names:
+        assert sum(end - start for start, end in ranges) < group.size // 10
+    parts = [(start, raw[start:end]) for start, end in ranges]
+    (found,) = columns_of(footer, 0, parts, names)
+    (whole,) = tables_of(footer, 0, raw[group.position : group.position + group.size], names)
+    assert found.equals(whole)
+    assert found.num_rows == 1_000
+    for cut in ([], [(start, content[:-1]) for start, content in parts]):
+        with pytest.raises(BadFile):
+            list(columns_of(footer, 0, cut, names))
 
 
 def test_offsets_that_are_missing_begin_another_batch():

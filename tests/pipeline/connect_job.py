@@ -1,6 +1,6 @@
 """A Spark Connect server and its sessions, one after another: `python -m tests.pipeline.connect_job DIRECTORY TOPIC N`.
 
-Prints what each session counted; then the server lives until standard input ends.
+Prints its port, and what each session counted; then the server lives until standard input ends.
 """
 
 import sys
@@ -23,6 +23,7 @@ def main(directory: str, topic: str, sessions: str) -> None:
     server = build_session("connect", master="local[1]", config=CONNECT)
     service = getattr(server.sparkContext._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
     port = getattr(service, "MODULE$").localPort()
+    print(port, flush=True)
     for _ in range(int(sessions)):
         session = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").create()
         reader = session.read.format("dray").option("subscribe", topic).option("pinSeconds", "20")

@@ -71,20 +71,56 @@ def test_one_cycle_compacts_what_is_due_and_says_what_it_did(tmp_path):
         assert "no such topic" in json.dumps(refused)
 
 
-def test_the_compactor_of_drayd_dev_comes_when_something_is_due_and_dies_with_it(tmp_path):
+def test_the_compactor_of_drayd_dev_comes_when_something_is_due_leaves_when_idle_and_dies_with_it(tmp_path):
     """R-143: also when `drayd dev` is killed."""
     directory = tmp_path / "data"
-    settings = (MASTER, "compaction.enabled=true", "compaction.max_age=1s", "compaction.look=1s")
+    settings = (MASTER, "compaction.enabled=true", "compaction.max_age=1s", "compaction.look=1s", "compaction.idle=1s")
     with broker_process(directory, *settings) as broker:
         create(broker.bootstrap, "orders")
         assert not compactors(broker), "nothing is due"
         produce(broker.bootstrap, "orders", numbered(0, 100))
         wait_until(lambda: len(table_of(directory, "orders")) == 100, limit_s=400)
         assert table_of(directory, "orders") == consumed(broker.bootstrap, "orders", 1)
+        wait_until(lambda: not compactors(broker), limit_s=120)
+        produce(broker.bootstrap, "orders", numbered(100, 100))
+        wait_until(lambda: any("java" in _command(process) for process in compactors(broker)), limit_s=120)
         mine = compactors(broker)
-        assert mine
         broker.kill()
         wait_until(lambda: not any(process.is_running() for process in mine), limit_s=120)
+
+
+BARE = """
+import sys
+from dray.cli import compacting, main
+compacting.NEEDED = ("pyspark", "no_such_package")
+sys.exit(main.main())
+"""
+
+
+def test_where_the_extra_is_missing_one_line_says_so_and_everything_else_goes_on(tmp_path):
+    quick = ("compaction.enabled=true", "compaction.max_age=0s", "compaction.look=1s")
+    places = ("--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--grpc", "")
+    command = [sys.executable, "-c", BARE, "dev", "--data", str(tmp_path / "data"), *places]
+    log = tmp_path / "log"
+
+    def warnings() -> list[str]:
+        return [line for line in log.read_text().splitlines() if "no_such_package" in line]
+
+    with log.open("wb") as stderr:
+        command += [word for setting in quick for word in ("--set", setting)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
+    try:
+        bootstrap = process.stdout.readline().split()[1].removeprefix("kafka=")
+        produce(bootstrap, "orders", numbered(0, 10))
+        wait_until(warnings)
+        produce(bootstrap, "orders", numbered(10, 10))
+        assert len(consumed(bootstrap, "orders", 1)) == 20
+        (warning,) = warnings()
+        assert "dray[spark]" in warning
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0
+    assert len(warnings()) == 1
 
 
 def test_what_is_missing_or_wrong_is_told(tmp_path):

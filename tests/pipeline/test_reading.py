@@ -1,6 +1,7 @@
 """A plan and its tasks give exactly what a consumer reads; no Spark is needed to see that."""
 
 import asyncio
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,12 @@ ODD = [
 ]
 
 
+def read_some(plan, *columns) -> list[tuple]:
+    """Some columns of every record of a plan."""
+    batches = [batch for task in plan.tasks for batch in read_pieces(plan.address, task, columns)]
+    return [row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
+
+
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
     directory = tmp_path_factory.mktemp("running") / "data"
@@ -66,6 +73,39 @@ def test_rows_equal_a_consumers_for_every_codec_and_both_timestamp_types(running
             expected += consumed(bootstrap, topic, 2)
     topics = ",".join(f"{codec}-{kind}" for codec in CODECS for kind in ("CreateTime", "LogAppendTime"))
     assert read(make_plan(directory, subscribe=topics, includeHeaders="true")) == sorted(expected)
+
+
+@pytest.mark.slow
+def test_columns_that_the_index_tells_are_read_without_decoding_a_record(running, monkeypatch):
+    """SP3, SP4: checked all the same, for every codec and both timestamp types, wherever the offsets cut."""
+    directory, bootstrap = running
+    expected = []
+    for codec in ("none", "zstd"):
+        for kind in ("CreateTime", "LogAppendTime"):
+            topic = f"told-{codec}-{kind}"
+            create(bootstrap, topic, message_timestamp_type=kind)
+            for _ in range(3):
+                produce(bootstrap, topic, numbered(0, 300), compression_type=codec, batch_size=4_000)
+            given = int(kind == "LogAppendTime")
+            expected += [(topic, 0, offset, given) for offset in range(900)]
+    topics = ",".join(sorted({topic for topic, *_ in expected}))
+    plan = make_plan(directory, subscribe=topics, minPartitions=7)
+
+    def decoded(*_):
+        raise AssertionError("a record was decoded")
+
+    monkeypatch.setattr(reading, "parts_to_arrow", decoded)
+    monkeypatch.setattr(reading, "part_of", decoded)
+    monkeypatch.setattr(reading, "LOCAL_GROUP_BYTES", 10_000)  # several groups to an Arrow batch
+    columns = ["topic", "partition", "offset", "timestampType"]
+    assert sorted(read_some(plan, *columns)) == sorted(expected)
+    batches = [batch for task in plan.tasks for batch in read_pieces(plan.address, task, columns)]
+    assert len(batches) <= sum(len(task) for task in plan.tasks), "small groups do not make small batches"
+    monkeypatch.setattr(reading, "ROWS", 7)
+    for batch in read_pieces(plan.address, plan.tasks[0], ["offset"]):
+        assert 0 < batch.num_rows <= 7
+    with pytest.raises(AssertionError, match="was decoded"):
+        list(read_pieces(plan.address, plan.tasks[0], ["offset", "timestamp"]))
 
 
 def test_a_plan_in_many_tasks_holds_each_record_once(running, monkeypatch):
@@ -304,6 +344,8 @@ def test_a_damaged_or_missing_object_fails_with_its_name_stream_and_offset(tmp_p
     named = rf"{second.name}.*topic=hurt partition=0 stream=\d+ offset=10.*CRC32C"
     with pytest.raises(BrokenObject, match=named):
         read(plan)
+    with pytest.raises(BrokenObject, match=named):  # nobody asks for what was changed, and it is told all the same
+        read_some(plan, "partition", "offset")
     with pytest.raises(BrokenObject, match=named):  # a time is looked up in the batch, before any task
         make_plan(tmp_path, subscribe="hurt", startingOffsetsByTimestamp=f'{{"hurt":{{"0":{later}}}}}')
     second.write_bytes(whole[: at // 2])
@@ -341,6 +383,31 @@ def test_a_plan_reads_files_and_what_is_no_file_yet_in_one_cut(running, kind):
         first = next(row.offset for row in expected if row.timestamp_ms >= time)
         plan = make_plan(directory, subscribe=topic, startingTimestamp=time)
         assert min(row.offset for row in read(plan)) == first
+
+
+@pytest.mark.slow
+def test_of_a_file_only_the_columns_that_are_asked_for_are_fetched(running, monkeypatch):
+    """R-165, PQ4: the bytes that a task asks its store for."""
+    directory, bootstrap = running
+    dice = random.Random(5)
+    create(bootstrap, "wide")
+    produce(bootstrap, "wide", [(b"k", dice.randbytes(1_000), None, 0) for _ in range(2_000)])
+    expected = consumed(bootstrap, "wide", 1)
+    turn_into_files(directory, "wide", 2_000)
+    plan, real, asked = make_plan(directory, subscribe="wide"), FileObjects.get, []
+
+    async def counted(self, path, start=0, end=None):
+        found = await real(self, path, start, end)
+        asked.append(len(found))
+        return found
+
+    monkeypatch.setattr(FileObjects, "get", counted)
+    assert read_some(plan, "offset", "value") == [(row.offset, row.value) for row in expected]
+    whole = sum(asked)
+    assert whole > 2_000_000
+    asked.clear()
+    assert read_some(plan, "partition", "offset", "timestampType") == [(0, row.offset, 0) for row in expected]
+    assert sum(asked) < whole // 10
 
 
 def test_a_changed_footer_is_not_believed_though_it_can_be_read(running):

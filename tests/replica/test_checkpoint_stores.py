@@ -20,6 +20,7 @@ from dray.replica.checkpoints import (
     MemoryCheckpoints,
     PublishedCheckpoints,
     SharedCheckpoints,
+    VisitingCheckpoints,
     files,
     newest_machine,
     pages,
@@ -31,7 +32,7 @@ POSITION = 1
 """Of the machine below: it has seen the first entry of a log."""
 
 
-@pytest.fixture(params=["files", "pages", "joined", "joined in pages", "shared", "memory"])
+@pytest.fixture(params=["files", "pages", "joined", "joined in pages", "shared", "visiting", "memory"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CheckpointStore:
     if "pages" in request.param:
         monkeypatch.setattr(files, "LARGE", 1)
@@ -44,6 +45,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
             return JoinedCheckpoints(tmp_path / "ours", theirs, LocalDisk(), InlineOffload())
         case "shared":
             return shared(tmp_path / "ours", MemoryObjects())
+        case "visiting":
+            theirs = PublishedCheckpoints(MemoryObjects(), log_id=LOG_ID, domain=3, offload=InlineOffload())
+            return VisitingCheckpoints(theirs, InlineOffload())
     return MemoryCheckpoints()
 
 

@@ -53,6 +53,25 @@ async def test_a_lone_replica_makes_confirms_and_loads_its_checkpoint(store):
         assert checkpoint.dump(loaded) == checkpoint.dump(replica.machine)
 
 
+async def test_one_is_due_for_the_rows_of_the_log_however_few_its_bytes_are(store, monkeypatch):
+    """What a start would fold is bounded in rows too; made once, it is due again only for what came since."""
+    log = await new_log()
+    replica = replica_on(log.handle())
+    async with running(replica):
+        await make_topics(replica, 5)
+        maker = checkpointer(replica, store, log.handle(), due_bytes=1 << 30)
+        await maker.step()
+        assert await store.confirmed() == []
+        rows = replica.rows_since_checkpoint
+        assert rows >= 5
+        monkeypatch.setattr("dray.replica.checkpointer.DUE_ROWS", rows - 1)
+        await maker.step()
+        assert len(await store.confirmed()) == 1
+        assert replica.rows_since_checkpoint < rows
+        await maker.step()
+        assert len(await store.confirmed()) == 1
+
+
 async def test_with_two_brokers_the_other_one_confirms(store):
     """K1: the maker's word alone is not enough."""
     log = await new_log()

@@ -1,8 +1,11 @@
 """Seeds: they repeat, they find planted bugs, and they are clean without one."""
 
+import asyncio
 import os
 import subprocess
 import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -52,13 +55,45 @@ def test_a_planted_bug_is_gone_after_its_run():
     assert dict(vars(Sessions)) == before
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in LIGHT else pytest.mark.slow) for name in sorted(SCENARIOS)]
-)
-def test_the_first_seeds_of_every_scenario_are_clean(name):
+def test_nothing_of_a_run_that_was_broken_off_is_left_to_somebody_elses_loop(monkeypatch):
+    """Thrown away, a process starts its cleanup: without a loop of its own asyncio looks for another."""
+
+    async def broken_off(world):
+        async def boot(process):
+            try:
+                await world.loop.create_future()
+            finally:
+                await asyncio.gather(*(world.network.link("a", "log").never() for _ in range(3)))
+
+        world.node("a", boot).start()
+        await asyncio.sleep(1)
+        raise world.violate("broken off")
+
+    def run():
+        other = asyncio.new_event_loop()
+        asyncio.set_event_loop(other)
+        try:
+            return simulate("broken-off", 1).violation, asyncio.all_tasks(other)
+        finally:
+            asyncio.set_event_loop(None)
+            other.close()
+
+    monkeypatch.setitem(SCENARIOS, "broken-off", broken_off)
+    with ThreadPoolExecutor(1) as thread:  # which has no loop from other tests
+        assert thread.submit(run).result() == ("broken off", set())
+
+
+@pytest.mark.parametrize("name", LIGHT)
+def test_the_first_seeds_of_light_scenarios_are_clean(name):
     for seed in (1, 2):
         outcome = simulate(name, seed)
         assert outcome.violation is None, f"seed={seed}: {outcome.violation}"
+
+
+def test_five_hundred_seeds_meet_every_scenario_ten_times():
+    met = Counter(map(scenario_of, range(1, 501)))
+    assert met.keys() == SCENARIOS.keys()
+    assert min(met.values()) >= 10
 
 
 @pytest.mark.slow

@@ -1,5 +1,9 @@
 """Commits to a table: each row once, whatever the catalog answers and whoever else is at work."""
 
+import time
+from types import SimpleNamespace
+
+import pyiceberg.table.snapshots as snapshots_of_pyiceberg
 import pytest
 import requests
 from pyiceberg.exceptions import (
@@ -26,7 +30,7 @@ from dray.tables.errors import (
     TableTaken,
 )
 from dray.tables.mending import load_for_mending, mend
-from dray.tables.snapshots import COMMIT_ID, LAST_COMMIT, OFFSETS
+from dray.tables.snapshots import COMMIT_ID, HOUR_MS, KEPT_MS, LAST_COMMIT, MOST, OFFSETS, UNTHINNED
 from dray.tables.table import FileExchange, TableChange, TableOwner
 from tests.tables.warehouse import LATE_MS, NOW_MS, ORDERS, Warehouse, appending, span, warehouse
 
@@ -361,12 +365,29 @@ def test_a_sealed_table_takes_nothing_that_was_staged_before(house):
 
 
 @pytest.mark.long
-def test_a_table_of_many_commits_keeps_what_it_should_and_no_metadata_besides(house):
-    """TX1, TX2: for real, not by arithmetic: 520 commits, and the clean-up that upkeep does."""
+@pytest.mark.timeout(3_600)
+def test_a_table_of_many_commits_is_thinned_and_has_no_metadata_besides(house, monkeypatch):
+    """TX1, TX2: for real, not by arithmetic: a commit every ten minutes, 520 of them, and the clean-up of upkeep."""
+    now_ms = 1000 * int(time.time())  # the table itself is made by the clock of the machine
+    monkeypatch.setattr(snapshots_of_pyiceberg, "time", SimpleNamespace(time=lambda: now_ms / 1000))
+    made, counted = [], {}
     for at in range(520):
-        house.append(0, 10 * at, 10)
+        now_ms += 600_000
+        house.tables.commit(ORDERS, appending(house.file(0, 10 * at, 10)), now_ms)
+        made.append(now_ms)
+        if at + 1 in (MOST, MOST + 1):
+            counted[at + 1] = len(orders(house).metadata.snapshots)
+    assert counted[MOST] == MOST
+    assert counted[MOST + 1] <= UNTHINNED + (MOST + 1 - UNTHINNED) // 6 + 2, "six of an hour become one"
     table = orders(house)
-    assert len(table.metadata.snapshots) <= 500
+    kept = [one.timestamp_ms for one in table.metadata.snapshots]
+    assert kept == sorted(set(made) & set(kept))
+    assert kept[-UNTHINNED:] == made[-UNTHINNED:], "the newest are all there"
+    older = [time_ms // HOUR_MS for time_ms in kept if time_ms <= made[MOST - UNTHINNED]]
+    assert older == list(range(made[0] // HOUR_MS, older[-1] + 1)), "of older ones one an hour, and no hour has none"
+    oldest = min(table.metadata.snapshots, key=lambda one: one.timestamp_ms)
+    shown = table.scan(snapshot_id=oldest.snapshot_id).to_arrow().num_rows
+    assert shown == 10 * (made.index(oldest.timestamp_ms) + 1)
     place = house.store.name_of(f"{table.location()}/metadata/")
     assert len(house.store.list(place)) > 1_000
     house.tables.clean(table, grace_ms=-LATE_MS)
@@ -374,6 +395,10 @@ def test_a_table_of_many_commits_keeps_what_it_should_and_no_metadata_besides(ho
     assert {info.path for info in house.store.list(place)} == needed
     assert house.rows() == span(0, 0, 5_200)
     assert len(house.tables.reached(table).data) == 520
+    now_ms += KEPT_MS
+    house.tables.commit(ORDERS, appending(house.file(0, 5_200, 10)), now_ms)
+    assert len(orders(house).metadata.snapshots) <= 2, "a week later the others are gone"
+    assert house.rows() == span(0, 0, 5_210)
 
 
 def test_two_tables_of_one_topic_name_lie_apart(house):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -19,8 +20,9 @@ from dray.cli.serving import Running, as_broker, ready_line
 from dray.cli.settings import LoggingSettings
 from dray.clock import Clock, SystemClock
 from dray.config import Config
-from dray.errors import NotFound
+from dray.errors import Invalid, NotFound
 from dray.log.settings import LogSettings
+from dray.log.urls import DeltaLogs, EtcdLogs, MemoryLogs, OxiaLogs, PostgresLogs, ServedLogs
 from dray.node.roles.broker import RunningBroker, run_broker
 from dray.node.settings import BrokerSettings
 from dray.node.store import store_of
@@ -56,8 +58,9 @@ def options_of(config: Config) -> CompactorOptions:
     """What a compactor of this configuration is told."""
     table, compaction = config.get(TableSettings), config.get(CompactionSettings)
     logging = config.get(LoggingSettings)
+    data, log = _place(config)
     return CompactorOptions(
-        data=str(config.get(BrokerSettings).data.absolute()), store=store_of(config.get(ObjectsSettings)),
+        data=str(data), log=log, store=store_of(config.get(ObjectsSettings)),
         tables=table.enabled, catalog=table.catalog, namespace=table.namespace,
         keep_rows=table.retention == "keep", keep_tables=table.on_topic_delete == "keep",
         age_ms=int(compaction.max_age.total_seconds() * 1000),
@@ -67,6 +70,20 @@ def options_of(config: Config) -> CompactorOptions:
         idle_s=compaction.idle.total_seconds(), master=compaction.master, log_level=logging.level,
         log_form=logging.format,
     )  # fmt: skip
+
+
+def _place(config: Config) -> tuple[Path, str | None]:
+    """The data directory that keeps the log; or any, and the log that brokers of several machines share."""
+    data = config.get(BrokerSettings).data.absolute()
+    match config.get(LogSettings).place:
+        case PostgresLogs() | EtcdLogs() | OxiaLogs() | DeltaLogs() as log:
+            return data, str(log)
+        case ServedLogs(address=Path() as socket):
+            return socket.parent, None
+        case MemoryLogs():
+            raise Invalid("a log in memory is seen by its broker alone: it has no tables")
+        case _:
+            return data, None
 
 
 def run_to_the_end(options: CompactorOptions) -> Iterator[Said | int]:

@@ -68,6 +68,8 @@ class HeapOptions(TypedDict, total=False):
     max_inflight: int
     max_leases_per_consumer: int
     max_dedup_keys: int
+    history: str
+    """The topic that is told what happens to each message; empty: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

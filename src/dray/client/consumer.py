@@ -3,13 +3,15 @@
     broker ─► items ─► buffer ─► jobs of the program ─► settlements ─► broker
 
 At most `prefetch` messages are with this consumer and unsettled: a credit is
-given for each that was settled. When a stream breaks the leases are kept, the
+given for each, behind its settlement, so that the broker can end one lease
+and give the next in one entry. When a stream breaks the leases are kept, the
 settlements that were not answered go over the next one, and the credits that
 are left are announced anew.
 
 Invariants
-    CC1  The messages that are here and unsettled are never more than
-         `prefetch`.
+    CC1  The messages that are here, and that the program has not settled, are
+         never more than `prefetch`; no credit goes out before the settlement
+         that it is given for.
     CC2  Every settlement is answered: to repeat one is harmless.
 """
 
@@ -69,7 +71,7 @@ class Consumer:
         self._options = options
         self._buffer: deque[Job] = deque()
         self._held: set[Job] = set()
-        """Received here and not settled (CC1)."""
+        """Received here, and not settled by the program (CC1)."""
         self._credits = 0
         """To be announced."""
         self._settling: deque[_Settlement] = deque()
@@ -290,7 +292,7 @@ class Consumer:
         return told.status.stopping
 
     def _job_done(self, job: Job) -> None:
-        """One was settled: one more may come (CC1)."""
+        """One more may come, once what became of this one is sent (CC1)."""
         if job in self._held:
             self._held.discard(job)
             self._credits += 1

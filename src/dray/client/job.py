@@ -142,12 +142,8 @@ class Job:
         if self.lost.is_set():
             self._finish()
             raise LeaseLost("the lease has ended", id=self.id)  # CJ2
-        self.settled = True  # CJ1: a repeat is the transport's, with the same token
-        self._stop_renewing()
-        try:
-            await self._ask(item)
-        finally:
-            self._finish()
+        self._finish()  # CJ1: a repeat is the transport's, with the same token
+        await self._ask(item)
 
     async def _ask(self, item: pb.SettleOne) -> pb.Settled:
         item.lease_token = self._item.lease_token
@@ -159,6 +155,7 @@ class Job:
                 raise
 
     def _finish(self) -> None:
+        """Nothing more is done here: its consumer may ask for the next one together with this one's settlement."""
         self.settled = True
         self._stop_renewing()
         self._done(self)

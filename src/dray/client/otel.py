@@ -21,6 +21,7 @@ except ImportError:  # not installed: nobody looks
     _HERE = False
 else:
     _HERE = True
+_asked = False
 
 
 def attributes_of(heap: str, operation: str, **more: str | int) -> dict[str, str | int]:
@@ -37,9 +38,20 @@ def is_watched(headers: Mapping[str, str] | None = None) -> bool:
     """Does somebody take spans, or is there a context to pass on?"""
     if not _HERE:
         return False
-    return bool(headers or context.get_current()) or not isinstance(
-        trace.get_tracer_provider(), trace.ProxyTracerProvider
-    )
+    return bool(headers or context.get_current()) or _has_provider()
+
+
+def _has_provider() -> bool:
+    """Has a program said where spans go?
+
+    Until one has, the library looks into the environment at every call: once is enough. Its own variable says at no
+    cost whether somebody has spoken since; where it has none of that name, it is asked each time.
+    """
+    global _asked
+    if _asked and getattr(trace, "_TRACER_PROVIDER", _asked) is None:
+        return False
+    _asked = True
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 def producing(heap: str, headers: Mapping[str, str]) -> AbstractContextManager[dict[str, str]]:

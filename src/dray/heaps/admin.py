@@ -21,6 +21,7 @@ from dray.errors import Corrupt, DrayError, Unavailable
 from dray.heaps import telemetry
 from dray.heaps.asking import NOBODY, AskedBy
 from dray.heaps.errors import BadHeap, HeapAlteredMeanwhile, HeapExists, UnknownHeap
+from dray.heaps.history import HistoryTopics
 from dray.ids import Entropy, new_uuid
 from dray.machine.command import Command
 from dray.machine.heaps.catalog import (
@@ -37,6 +38,7 @@ from dray.machine.heaps.catalog import (
 )
 from dray.machine.heaps.commands import CloseShard, OpenShard, ShardClosed
 from dray.machine.heaps.config import MAX_PARTITIONS, HeapConfig, Mode, pack_config, unpack_config
+from dray.machine.names import TopicId, domain_for, domain_of
 from dray.machine.verdict import Refused, Verdict, Why
 from dray.replica.domains import Domains
 from dray.telemetry import logger
@@ -44,16 +46,18 @@ from dray.topics.errors import BadTopicName
 from dray.topics.service import STALE_MS, check_name
 
 MAX_FACTOR: Final = 3
+HISTORY_TRIES: Final = 3
 
 
 class HeapAdmin:
     """What operators ask about heaps."""
 
-    def __init__(self, *, domains: Domains, entropy: Entropy, clock: Clock) -> None:
+    def __init__(self, *, domains: Domains, entropy: Entropy, clock: Clock, topics: HistoryTopics) -> None:
         self._domains = domains
         self._catalog = domains.catalog
         self._entropy = entropy
         self._clock = clock
+        self._topics = topics
 
     async def find(self, name: str) -> Heap:
         """The heap of a name; `UnknownHeap` only after a sync (HA1)."""
@@ -88,6 +92,7 @@ class HeapAdmin:
         wanted = _checked(config or HeapConfig())
         if not 1 <= partitions <= MAX_PARTITIONS or not 1 <= replication_factor <= MAX_FACTOR:
             raise BadHeap("partitions or replication factor are out of range", partitions=partitions)
+        await self._check_history(wanted.history, name, domain_for(TopicId(heap_id), 0, self._domains_count))
         command = CreateHeap(
             heap_id=heap_id, name=name, mode=mode, partitions=partitions, replication_factor=replication_factor,
             config=wanted, actor=by.actor, request=by.request,
@@ -107,8 +112,11 @@ class HeapAdmin:
         """Give a heap another config, and (unless 0) other partitions; in force when this returns (HA2)."""
         if not 0 <= partitions <= MAX_PARTITIONS:
             raise BadHeap("partitions are out of range", partitions=partitions, most=MAX_PARTITIONS)
+        wanted = _checked(config)
+        if wanted.history != heap.config.history:
+            await self._check_history(wanted.history, heap.name, domain_of(heap.shard))
         command = AlterHeap(
-            heap_id=heap.id, config=_checked(config), partitions=partitions, expected_revision=expected, actor=by.actor,
+            heap_id=heap.id, config=wanted, partitions=partitions, expected_revision=expected, actor=by.actor,
             request=by.request,
         )  # fmt: skip
         match await self._ask(command):
@@ -120,6 +128,29 @@ class HeapAdmin:
                 raise UnknownHeap("no such heap", heap=heap.name)
             case verdict:
                 raise _unexpected(verdict)
+
+    @property
+    def _domains_count(self) -> int:
+        return self._catalog.machine.head.domains
+
+    async def _check_history(self, topic: str, heap: str, domain: int) -> None:
+        """The topic of a history is there before the heap that it tells of."""
+        if not topic:
+            return
+        try:
+            check_name(topic)
+        except BadTopicName as bad:
+            raise BadHeap("a history goes to a topic, and this is no name of one", history=topic[:300]) from bad
+        await self._catalog.sync()
+        if topic == heap or self._catalog.machine.heap_catalog.holds_name(topic):
+            raise BadHeap("a history goes to a topic, and this is the name of a heap", history=topic)
+        for _ in range(HISTORY_TRIES):
+            try:
+                await self._topics.stream_of(topic, domain)
+            except Unavailable:
+                continue  # it just got the partition that is wanted
+            return
+        raise Unavailable("the topic of the history could not be made: try again", history=topic)
 
     async def delete(self, heap: Heap, *, by: AskedBy = NOBODY) -> None:
         """Delete a heap with all its messages; it takes and grants nothing when this returns (HA2)."""
@@ -154,7 +185,7 @@ class HeapAdmin:
         (verdict,) = await self._domains.of(heap.shard).propose(
             OpenShard(
                 shard=heap.shard, heap_id=heap.id, mode=heap.mode, partitions=heap.partitions, revision=revision,
-                config=heap.config,
+                config=heap.config, name=heap.name,
             )
         )  # fmt: skip
         if isinstance(verdict, Refused):

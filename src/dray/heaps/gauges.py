@@ -20,7 +20,7 @@ MAX_PARTITIONS: Final = 64
 """Partitions of one heap that are told apart."""
 _NOW: Final = (
     telemetry.READY, telemetry.DELAYED, telemetry.LEASED, telemetry.DEAD, telemetry.OLDEST, telemetry.PAYLOAD_BYTES,
-    telemetry.INLINE_BYTES, telemetry.DEDUP_ENTRIES,
+    telemetry.INLINE_BYTES, telemetry.DEDUP_ENTRIES, telemetry.UNTOLD,
 )  # fmt: skip
 _SO_FAR: Final = (
     ("enqueued", telemetry.ENQUEUED), ("duplicates", telemetry.DUPLICATES), ("granted", telemetry.GRANTED),
@@ -69,7 +69,7 @@ class HeapGauges:
         before = Totals() if known is None else known[1]
         values = (
             backlog.ready, backlog.delayed, backlog.leased, backlog.dead, stats.oldest_ready_s, backlog.payload_bytes,
-            stats.inline_bytes, stats.dedup_entries,
+            stats.inline_bytes, stats.dedup_entries, stats.untold,
         )  # fmt: skip
         for gauge, value in zip(_NOW, values, strict=True):
             gauge.labels(heap.name).set(value)

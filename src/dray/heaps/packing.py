@@ -15,6 +15,8 @@ class NewMessage(NamedTuple):
     row: EnqueueRow
     body: bytes
     key: bytes | None = None
+    who: str = ""
+    """For the heap's history."""
 
 
 def enqueue_of(
@@ -24,7 +26,7 @@ def enqueue_of(
     keys: dict[bytes, int] = {}
     rows, bodies = [], []
     positions = repeat(0) if placed is None else iter(placed.positions)
-    for (priority, wait, partition, retries, row_flags, _, seq, _, _), body, name in messages:
+    for (priority, wait, partition, retries, row_flags, _, seq, _, _), body, name, _ in messages:
         key = 0 if name is None else keys.setdefault(name, len(keys) + 1)
         rows.append((priority, wait, partition, retries, row_flags, key, seq, next(positions), len(body)))
         bodies.append(body)
@@ -34,4 +36,5 @@ def enqueue_of(
         keys=tuple(keys), flags=flags, wal_id=NO_OBJECT if placed is None else placed.wal_id,
         size=0 if placed is None else placed.size, created_ms=0 if placed is None else placed.created_ms,
         zone="" if placed is None else zone,
+        by=tuple(message.who for message in messages) if any(message.who for message in messages) else (),
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """Bodies of a shard become one object: named, written, and removed if it is of no use."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,11 +45,17 @@ class BodyPlacer:
         Raises:
             DrayError: no object will be committed; whether one lies in the store does not matter.
         """
+        return await self._put(shard, lambda created_ms: [_one_record(body, created_ms) for body in bodies])
+
+    async def place_batches(self, stream: StreamId, batches: Sequence[codec.Batch]) -> PlacedBodies:
+        """The same for batches of records of a stream."""
+        return await self._put(stream, lambda _: batches)
+
+    async def _put(self, stream: StreamId, batches_at: "Callable[[int], Sequence[codec.Batch]]") -> PlacedBodies:
         session = await self._replica.open_session()
         name = wal_id(LogId(self._replica.machine.log_id), session.id, session.take_counter())
         created_ms = session.stamp_ms(self._clock.wall_ms(), self._clock.boot_ns())
-        batches = [codec.Batch(body, ONE_RECORD, created_ms, created_ms) for body in bodies]
-        encoded = codec.encode(name, self._domain, created_ms, [(shard, batches)])
+        encoded = codec.encode(name, self._domain, created_ms, [(stream, batches_at(created_ms))])
         path = object_path(
             ObjectKind.WAL, zone=self.zone, domain=self._domain, created_ms=created_ms, object_id=name
         )  # fmt: skip
@@ -65,3 +71,7 @@ class BodyPlacer:
             await self._objects.delete(placed.path)
         except DrayError:
             return
+
+
+def _one_record(body: Buffer, created_ms: int) -> codec.Batch:
+    return codec.Batch(body, ONE_RECORD, created_ms, created_ms)

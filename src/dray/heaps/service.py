@@ -20,6 +20,7 @@ from dray.heaps.consumers import Consumer, Delivery
 from dray.heaps.dead_letters import DeadLetters
 from dray.heaps.errors import BadMessage, LeaseLost, TornBatch, UnknownHeap
 from dray.heaps.gauges import HeapGauges
+from dray.heaps.history import Historian, HistoryTopics
 from dray.heaps.ids import LeaseToken, MessageId
 from dray.heaps.lane import HeapLane, NewMessage
 from dray.heaps.peek import Peeking
@@ -45,6 +46,7 @@ from dray.objects.port import Objects
 from dray.replica.domains import Domains
 from dray.replica.wakeups import CATALOG
 from dray.telemetry import logger
+from dray.topics.service import TopicService
 
 RARELY_S: Final = 3_600.0
 LOOK_S: Final = 0.01
@@ -52,6 +54,7 @@ LOOK_S: Final = 0.01
 STOP_S: Final = 10.0
 """What is on its way when a broker stops has this long to be given back."""
 MAX_BATCH: Final = 1_000
+LARGE_BYTES: Final = 64 << 10
 MAX_BATCH_BYTES: Final = 8 << 20
 MAX_HOLDER_BYTES: Final = 255
 MAX_LEASE_MS: Final = 43_200_000
@@ -65,7 +68,8 @@ class HeapService:
         self, *, domains: Domains, objects: Objects, clock: Clock, entropy: Entropy, policy: HeapPolicy | None = None,
         zone: str = "",
     ) -> None:  # fmt: skip
-        self.admin = HeapAdmin(domains=domains, entropy=entropy, clock=clock)
+        topics = HistoryTopics(domains, TopicService(domains=domains, entropy=entropy, clock=clock))
+        self.admin = HeapAdmin(domains=domains, entropy=entropy, clock=clock, topics=topics)
         self.dead_letters = DeadLetters(domains=domains, clock=clock)
         self.stats = Statistics(domains=domains, clock=clock)
         self._domains = domains
@@ -75,7 +79,7 @@ class HeapService:
         kept = ReadObjects(self._policy.cache_bytes)
         self._lanes: dict[int, HeapLane] = {}
         self._readers: dict[int, BodyReader] = {}
-        self._upkeep: list[Ticker | Spiller | Rewriter | BatchKeeper] = []
+        self._upkeep: list[Ticker | Spiller | Rewriter | BatchKeeper | Historian] = []
         placers: dict[int, BodyPlacer] = {}
         self._consumers: set[Consumer] = set()
         self._packer = MessagePacker()
@@ -95,6 +99,9 @@ class HeapService:
                     replica=replica, placer=placer, reader=self._readers[domain], clock=clock, policy=self._policy
                 ),
                 BatchKeeper(domains=domains, domain=domain, clock=clock, policy=self._policy),
+                Historian(
+                    replica=replica, domain=domain, placer=placer, topics=topics, clock=clock, policy=self._policy
+                ),
             ]
         self._batches = BatchCoordinator(
             domains=domains, placers=placers, policy=self._policy, clock=clock, entropy=entropy, spawn=self._spawn
@@ -125,7 +132,7 @@ class HeapService:
         """What is due happens, bodies leave memory, sagas are finished, for ever; without heaps nothing looks."""
         catalog = self._domains.catalog
         with catalog.waiter((CATALOG,)) as waiter:
-            while not catalog.machine.heap_catalog.all:
+            while not catalog.machine.heap_catalog.all and not self._has_histories():
                 waiter.clear()
                 await waiter.wait(RARELY_S)
         async with asyncio.TaskGroup() as group:
@@ -133,6 +140,10 @@ class HeapService:
                 group.create_task(work.run())
             group.create_task(self._finish_sagas())
             group.create_task(self._gauges.run())
+
+    def _has_histories(self) -> bool:
+        """Is something of heaps that are deleted not told yet?"""
+        return any(replica.machine.histories.all for _, replica in self._domains)
 
     async def _finish_sagas(self) -> None:
         while True:
@@ -177,6 +188,7 @@ class HeapService:
             except BadMessage as bad:
                 raise TornBatch(bad.message, **bad.facts | {"index": index}) from bad
             part.indexes.append(index)
+            await _let_others_go_on(message)
         with telemetry.ENQUEUE_SECONDS.time():
             if len(parts) == 1:  # one command is enough
                 (part,) = parts.values()
@@ -204,6 +216,7 @@ class HeapService:
                 new[index] = self._packer.pack(heap, message)
             except BadMessage as bad:
                 outcomes[index] = bad
+            await _let_others_go_on(message)
         with telemetry.ENQUEUE_SECONDS.time():
             for _ in range(2):  # what found no room in memory goes to an object the second time
                 given = await self._lane(heap).enqueue(heap.shard, list(new.values())) if new else []
@@ -351,6 +364,12 @@ class HeapService:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+async def _let_others_go_on(message: HeapMessage) -> None:
+    """Between large messages of one call (HP3)."""
+    if len(message.payload) > LARGE_BYTES:
+        await asyncio.sleep(0)
 
 
 def _check_consumer(holder: str, worst: int | None, visibility_ms: int | None) -> None:

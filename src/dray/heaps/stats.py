@@ -90,6 +90,8 @@ class HeapStats:
     totals: Totals
     inline_bytes: int
     dedup_entries: int
+    untold: int
+    """Events that are not in the topic of its history."""
     partitions: dict[int, HeapBacklog]
     """Every partition that takes messages or still has some; at most 15 s old."""
     ready_by_priority: dict[int, int]
@@ -127,7 +129,9 @@ class Statistics:
         return HeapStats(
             heap=heap, backlog=backlog, oldest_ready_s=max(0, now_ms - oldest_ms) / 1_000 if oldest_ms else 0.0,
             totals=Totals(*shard.messages.totals.values()), inline_bytes=shard.messages.inline_bytes,
-            dedup_entries=shard.dedup.count, partitions=dict(sorted(partitions.items())),
+            dedup_entries=shard.dedup.count,
+            untold=0 if shard.messages.history is None else len(shard.messages.history.events),
+            partitions=dict(sorted(partitions.items())),
             ready_by_priority={priority: census.priorities[priority] for priority in best},
         )  # fmt: skip
 

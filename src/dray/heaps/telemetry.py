@@ -29,6 +29,7 @@ UNREADABLE_BODIES: Final = telemetry.counter("dray_heap_unreadable_total", "mess
 BATCHES: Final = telemetry.counter(
     "dray_heap_batches_total", "batches over several heaps that were begun here, by what became of them", ["outcome"]
 )
+TOLD: Final = telemetry.counter("dray_heap_history_total", "events of heaps that this process made records of topics")
 CONSUMERS: Final = telemetry.gauge("dray_heap_consumers", "consumers that are connected here")
 ENQUEUE_SECONDS: Final = telemetry.histogram(
     "dray_heap_enqueue_duration_seconds", "until messages were durable, by call", telemetry.SECONDS
@@ -48,6 +49,7 @@ DEAD: Final = telemetry.gauge("dray_heap_dlq", "dead letters", _HEAP)
 OLDEST: Final = telemetry.gauge("dray_heap_oldest_ready_seconds", "age of the oldest ready message", _HEAP)
 PAYLOAD_BYTES: Final = telemetry.gauge("dray_heap_payload_bytes", "bodies of all messages, headers included", _HEAP)
 INLINE_BYTES: Final = telemetry.gauge("dray_heap_inline_bytes", "bodies that are held in memory", _HEAP)
+UNTOLD: Final = telemetry.gauge("dray_heap_history_untold", "events that are not in the topic of their history", _HEAP)
 DEDUP_ENTRIES: Final = telemetry.gauge("dray_heap_dedup_entries", "producers and dedup keys that are remembered", _HEAP)
 ENQUEUED: Final = telemetry.counter("dray_heap_enqueued_total", "messages that were taken", _HEAP)
 DUPLICATES: Final = telemetry.counter("dray_heap_duplicates_total", "messages that were known already", _HEAP)

@@ -38,6 +38,12 @@ class UnsettledConsumer:
     def stopping(self) -> bool:
         return self._consumer.closed
 
+    @property
+    def gone(self) -> bool:
+        """There is no such heap any more: nothing will ever come."""
+        known = self._service.admin.peek(self._heap.name)
+        return known is None or known.id != self._heap.id
+
     async def take(self, seconds: float) -> list[Delivery]:
         """What has come, waiting at most so long for the first."""
         self._refill()

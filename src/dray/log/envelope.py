@@ -8,8 +8,9 @@ log id is not in the head: it is in Genesis and in the seed of the digest (Q6).
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from dray.errors import Corrupt
 
@@ -17,14 +18,17 @@ HEAD: Final = struct.Struct("<BBHQQqQQ")
 assert HEAD.size == 44, "the head size is part of the format"
 COMMAND: Final = struct.Struct("<BI")
 MAX_COMMANDS: Final = 0xFFFF
+# At hand: every replica takes every entry apart.
+_FIRST_COMMAND: Final = HEAD.size
+_COMMAND_HEAD: Final = COMMAND.size
+_unpack_command: Final = COMMAND.unpack_from
 
 
 class BadEntry(Corrupt):
     """The bytes are not an entry; every replica says so alike."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryHead:
+class EntryHead(Struct, frozen=True, kw_only=True):
     """Everything about an entry but its commands."""
 
     version: int
@@ -68,18 +72,18 @@ def decode_head(entry: bytes) -> EntryHead:
 
 def decode_commands(entry: bytes, count: int) -> list[tuple[int, memoryview]]:
     """The (type, payload) pairs; every length is bounded by the bytes that are there."""
-    view = memoryview(entry)
-    at = HEAD.size
+    view, size = memoryview(entry), len(entry)
+    at = _FIRST_COMMAND
     commands = []
     for _ in range(count):
-        if at + COMMAND.size > len(entry):
-            raise BadEntry("entry ends inside a command", at=at, size=len(entry))
-        kind, length = COMMAND.unpack_from(entry, at)
-        at += COMMAND.size
-        if length > len(entry) - at:
-            raise BadEntry("command is longer than its entry", at=at, length=length)
-        commands.append((kind, view[at : at + length]))
-        at += length
-    if at != len(entry):
-        raise BadEntry("bytes after the last command", at=at, size=len(entry))
+        start = at + _COMMAND_HEAD
+        if start > size:
+            raise BadEntry("entry ends inside a command", at=at, size=size)
+        kind, length = _unpack_command(entry, at)
+        at = start + length
+        if at > size:
+            raise BadEntry("command is longer than its entry", at=start, length=length)
+        commands.append((kind, view[start:at]))
+    if at != size:
+        raise BadEntry("bytes after the last command", at=at, size=size)
     return commands

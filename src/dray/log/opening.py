@@ -22,6 +22,7 @@ from typing import assert_never, overload
 
 from dray.clock import Clock
 from dray.disk import Disk
+from dray.errors import Invalid
 from dray.log.client import CALL_SECONDS, ClientLog, connect
 from dray.log.closed import ClosedLog
 from dray.log.files import SEGMENT_BYTES, FileLog
@@ -80,7 +81,10 @@ async def open_log(url: LogUrl, domain: int, effects: LogEffects, options: LogOp
                 call_seconds=options.call_seconds,
             )  # fmt: skip
         case PostgresLogs():
-            from dray.log.postgres import PostgresLog  # the extra `postgres`
+            try:
+                from dray.log.postgres import PostgresLog
+            except ModuleNotFoundError as error:
+                raise Invalid("a log in PostgreSQL needs an extra: pip install 'dray[postgres]'") from error
 
             return await PostgresLog.open(
                 url, domain, max_entry_bytes=options.max_entry_bytes, call_seconds=options.call_seconds

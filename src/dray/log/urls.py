@@ -131,7 +131,9 @@ class MemoryLogs:
         return "memory:"
 
 
-LogUrl: TypeAlias = LocalLogs | ServedLogs | PostgresLogs | EtcdLogs | OxiaLogs | DeltaLogs | MemoryLogs
+SharedLogs: TypeAlias = PostgresLogs | EtcdLogs | OxiaLogs | DeltaLogs
+"""Kept by no process of ours: brokers of several machines share them, and whoever reaches them."""
+LogUrl: TypeAlias = LocalLogs | ServedLogs | SharedLogs | MemoryLogs
 
 
 def parse_log_url(text: str) -> LogUrl:

@@ -13,6 +13,8 @@ from enum import Enum
 from itertools import starmap
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 
+from msgspec import Struct
+
 from dray.buffers import Buffer
 from dray.machine.command import MAX_ROWS, MAX_TIME_MS, BadCommand
 from dray.machine.names import ProducerId, StreamId, WalId
@@ -40,8 +42,7 @@ assert ROW.size == 50, "the row size is part of the format"
 APPEND_HEAD: Final = struct.Struct("<16sIqHB")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Append:
+class Append(Struct, frozen=True, kw_only=True):
     """The batches of one WAL object, to be given offsets."""
 
     number: ClassVar[int] = 16

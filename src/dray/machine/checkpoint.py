@@ -28,6 +28,7 @@ Invariants
 """
 
 import struct
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -40,6 +41,8 @@ from dray.machine.packing import Reader, Row, Writer
 MAGIC: Final = b"DRAYCKP\x01"
 _HEAD: Final = struct.Struct("<8sHHQ")
 _HASH_BYTES: Final = 32
+_FIRST_BYTES: Final = 64 << 10
+"""Of its beginning: the head, and the row that says what it is of."""
 UNNAMED: Final = 1
 SECTIONS: Final = 2
 FIRST_WITH_SECTIONS: Final = 2
@@ -78,7 +81,7 @@ def dump_parts(machine: Machine) -> Dumped:
     return Dumped(b"".join((head, body, _hash(head, body))), [len(head) + at for at in out.seams()])
 
 
-def load(checkpoint: bytes | memoryview, kind: type[Machine] = Machine) -> Machine:
+def load(checkpoint: bytes | bytearray | memoryview, kind: type[Machine] = Machine) -> Machine:
     """The machine of a checkpoint (K3)."""
     form, body = _unwrap(memoryview(checkpoint))
     machine = kind()
@@ -176,14 +179,29 @@ class Summary(NamedTuple):
 
 def summary(checkpoint: bytes | memoryview) -> Summary:
     """What a whole, undamaged checkpoint says of itself, without building its machine."""
-    view = memoryview(checkpoint)
-    form, body = _unwrap(view)
-    row = Reader(body).row()
+    return summary_of([checkpoint])
+
+
+def summary_of(parts: Iterable[bytes | memoryview]) -> Summary:
+    """The same of one that comes in parts: no two of them need be in memory."""
+    hashed = blake2b(digest_size=_HASH_BYTES)
+    first, last, size = b"", b"", 0
+    for part in parts:
+        view = memoryview(part)
+        size += len(view)
+        first += view[: max(0, _FIRST_BYTES - len(first))]
+        if len(view) < _HASH_BYTES:
+            view, last = memoryview(last + view), b""
+        hashed.update(last)
+        hashed.update(view[:-_HASH_BYTES])
+        last = bytes(view[-_HASH_BYTES:])
+    form = _form(first, size, lambda: hashed.digest() == last)
+    row = Reader(memoryview(first)[_HEAD.size :]).row()
     position, digest, _ = row.number(), row.number(), row.number()
     row.raw()
     log_id = LogId(row.raw())
     numbers = [row.number() for _ in range(5 if form == UNNAMED else 4)]
-    return Summary(position, digest, bytes(view[-_HASH_BYTES:]), len(view), numbers[-1], log_id, numbers[2])
+    return Summary(position, digest, last, size, numbers[-1], log_id, numbers[2])
 
 
 def fingerprint(machine: Machine) -> str:
@@ -200,16 +218,22 @@ def _hash(*parts: bytes | memoryview) -> bytes:
 
 def _unwrap(checkpoint: memoryview) -> tuple[int, memoryview]:
     """The format and the body of a whole checkpoint."""
-    if len(checkpoint) < _HEAD.size + _HASH_BYTES:
-        raise Corrupt("checkpoint is too short", size=len(checkpoint))
-    magic, form, _, length = _HEAD.unpack_from(checkpoint)
+    end = len(checkpoint) - _HASH_BYTES
+    form = _form(checkpoint, len(checkpoint), lambda: _hash(checkpoint[:end]) == checkpoint[end:])
+    return form, checkpoint[_HEAD.size : end]
+
+
+def _form(start: bytes | memoryview, size: int, is_whole: Callable[[], bool]) -> int:
+    """The format of a checkpoint of which the first bytes are at hand; `Corrupt` if it is damaged."""
+    if size < _HEAD.size + _HASH_BYTES:
+        raise Corrupt("checkpoint is too short", size=size)
+    magic, form, _, length = _HEAD.unpack_from(start)
     if magic != MAGIC:
         raise Corrupt("these bytes are no checkpoint")
-    if length != len(checkpoint) - _HEAD.size - _HASH_BYTES:
-        raise Corrupt("checkpoint has another size than it says", size=len(checkpoint), body=length)
-    end = _HEAD.size + length
-    if _hash(checkpoint[:end]) != checkpoint[end:]:
+    if length != size - _HEAD.size - _HASH_BYTES:
+        raise Corrupt("checkpoint has another size than it says", size=size, body=length)
+    if not is_whole():
         raise Corrupt("checkpoint does not match its hash: it was damaged")
     if form > SECTIONS:  # behind the hash: a flipped bit does not make it newer
         raise CheckpointTooNew("checkpoint has a newer format", version=form, supported=SECTIONS)
-    return form, checkpoint[_HEAD.size : end]
+    return int(form)

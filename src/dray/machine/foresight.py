@@ -12,6 +12,7 @@ Invariants
          position, and the machine is the same before and after.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from copy import copy
 from hashlib import blake2b
@@ -24,6 +25,7 @@ from dray.machine.append_if import AppendIf
 from dray.machine.command import Command
 from dray.machine.garbage import Objects
 from dray.machine.head import Activate
+from dray.machine.heaps.history import HeapHistories, ShardHistory, Tell
 from dray.machine.machine import Machine
 from dray.machine.names import NOBODY, LogId, ObjectId, SessionId, StreamId
 from dray.machine.noun import Listing
@@ -57,9 +59,12 @@ def foresee(machine: Machine, entry: bytes) -> list[Foreseen]:
     if session == NOBODY or machine.sessions.judge(session, n, entry_hash) is not Outcome.EXECUTED:
         return []
     commands = machine.decode(entry, count) if flags == 0 and 0 < version <= machine.version else None
-    if commands is None or not any(isinstance(command, Append | AppendIf) for command in commands):
+    if commands is None or not any(isinstance(command, Append | AppendIf | Tell) for command in commands):
         return []
-    judge = _whole(machine) if _is_unsettled(commands) else _part(machine, session, commands)
+    if _is_unsettled(commands) or not all(_knows_events(machine, command) for command in commands):
+        judge = _whole(machine)
+    else:
+        judge = _part(machine, session, commands)
     verdicts = judge.judge(entry, entry_hash)
     return [] if verdicts is None else list(_given(commands, verdicts))
 
@@ -67,15 +72,29 @@ def foresee(machine: Machine, entry: bytes) -> list[Foreseen]:
 def _given(commands: Sequence[Command | Refused], verdicts: Sequence[Verdict]) -> "Sequence[Foreseen]":
     found = []
     for command, verdict in zip(commands, verdicts, strict=True):
-        if isinstance(command, Append | AppendIf) and isinstance(verdict, Appended):
-            append = command if isinstance(command, Append) else command.append
+        append = _append_of(command)
+        if append is not None and isinstance(verdict, Appended):
             given = zip(append.rows(), verdict.given, strict=True)
             found += [Foreseen(append, row, base) for row, base in given if base >= 0]
     return found
 
 
+def _append_of(command: Command | Refused) -> Append | None:
+    match command:
+        case Append():
+            return command
+        case AppendIf():
+            return command.append
+        case Tell():
+            return command.append.append
+        case _:
+            return None
+
+
 def _streams(command: Command | Refused) -> set[StreamId]:
     match command:
+        case Tell():
+            return _streams(command.append)
         case Append():
             return {row.stream for row in command.rows()}
         case AppendIf():
@@ -89,12 +108,20 @@ def _is_unsettled(commands: Sequence[Command | Refused]) -> bool:
     changed: set[StreamId] = set()
     ends_all = False
     for command in commands:
-        if isinstance(command, Append | AppendIf) and (ends_all or changed & _streams(command)):
+        if _append_of(command) is not None and (ends_all or changed & _streams(command)):
             return True
         ends_all = ends_all or isinstance(command, _ENDS_ALL)
         if isinstance(command, _OF_ONE_STREAM):
             changed.add(command.stream)
     return False
+
+
+def _knows_events(machine: Machine, command: Command | Refused) -> bool:
+    """Are the events there that a command tells? Else one in front of it may make them."""
+    if not isinstance(command, Tell):
+        return True
+    history = machine.histories.all.get(command.shard)
+    return history is not None and len(history.events) >= command.count
 
 
 class _Judge(Machine):
@@ -133,18 +160,25 @@ def _part(machine: Machine, session: SessionId, commands: Sequence[Command | Ref
         if found is not None:
             streams.open[number] = _end_of(found, {row.producer_id for row in named if row.stream == number})
     still = _Still()
-    judge.homes = {kind: still for kind in machine.homes} | {Append: streams, AppendIf: streams}
+    histories = HeapHistories(streams)
+    told = {command.shard for command in commands if isinstance(command, Tell)}
+    histories.all = {shard: _copied(machine.histories.all[shard]) for shard in told}
+    judge.homes = {kind: still for kind in machine.homes} | {
+        Append: streams, AppendIf: streams, Tell: histories,
+    }  # fmt: skip
     return judge
 
 
+def _copied(history: ShardHistory) -> ShardHistory:
+    return ShardHistory(
+        topic=history.topic, heap=history.heap, first=history.first, closed=history.closed,
+        events=deque(history.events),
+    )  # fmt: skip
+
+
 def _rows(command: Command | Refused) -> Sequence[AppendRow]:
-    match command:
-        case Append():
-            return list(command.rows())
-        case AppendIf():
-            return list(command.append.rows())
-        case _:
-            return ()
+    append = _append_of(command)
+    return () if append is None else list(append.rows())
 
 
 def _end_of(stream: Stream, written_by: set[int]) -> Stream:

@@ -292,7 +292,8 @@ class Offsets:
                 continue
             self.bytes += self.growth(command.group, row.topic_id, row.partition, row.metadata)
             self._groups[command.group] = group
-            self._keep_acks(command.group, (row.topic_id, row.partition), Acks())  # C5
+            if command.group in self._acks:
+                self._keep_acks(command.group, (row.topic_id, row.partition), Acks())  # C5
             group[row.topic_id, row.partition] = Committed(
                 row.offset, row.leader_epoch, row.metadata, now, step.position, expire_ms
             )  # C1

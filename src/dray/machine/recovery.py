@@ -72,5 +72,6 @@ def _set_time(machine: Machine, time_ms: int) -> None:
     machine.offsets.cap_times(time_ms)
     machine.groups.cap_times(time_ms)
     machine.heaps.cap_times(time_ms)
+    machine.histories.cap_times(time_ms)
     machine.heap_catalog.cap_times(time_ms)
     machine.access.cap_times(time_ms)

@@ -233,14 +233,14 @@ class Sessions:
 
     def tick(self, writer: Session, claimed_ms: int) -> None:
         """An executed entry moves machine time (Q7)."""
-        self._timeline.advance(writer, claimed_ms, lambda: self.oldest_clock(besides=writer.id))
+        self._timeline.advance(writer, claimed_ms, self.oldest_clock)
 
     def begin_running(self) -> None:
         """Running time begins with the version that has it, for whoever lives then (Q9)."""
         for session in self.live.values():
             session.running_base_ms = self._timeline.running_base_ms(session.clock_ms)
 
-    def oldest_clock(self, *, besides: SessionId) -> int | None:
+    def oldest_clock(self, besides: SessionId) -> int | None:
         """The sure time of the other live session that is furthest behind, if there are others."""
         return min((other.clock_ms for other in self.live.values() if other.id != besides), default=None)
 

@@ -4,9 +4,11 @@
 the replica gets back, to answer callers and to wake those who wait.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from dray.machine.names import SessionId, StreamId
 from dray.machine.verdict import Verdict
@@ -52,8 +54,7 @@ class Named(NamedTuple):
     """It was at home elsewhere before."""
 
 
-@dataclass(slots=True)
-class Step:
+class Step(Struct):  # made in C: there is one for every entry
     """The effects of one entry, collected while it is applied."""
 
     position: int
@@ -77,10 +78,11 @@ class Step:
     catalog_changed: bool = False
     body_bytes: int = 0
     """Bodies of messages that the entry carried."""
+    rows: int = 0
+    """That its commands name: about what it costs to fold it."""
 
 
-@dataclass(slots=True)
-class Applied:
+class Applied(Struct):
     """What the replica needs to know about an applied entry."""
 
     outcome: Outcome
@@ -101,3 +103,5 @@ class Applied:
     """A topic, a broker or the active version changed."""
     body_bytes: int = 0
     """Bodies of messages in the entry: no checkpoint is due for them, for it holds few of them."""
+    rows: int = 0
+    """That its commands name: about what it costs to fold it."""

@@ -46,6 +46,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from dray.machine.command import MAX_TIME_MS
+from dray.machine.names import SessionId
 
 HOUR_MS: Final = 3_600_000
 PROOF_MS: Final = 300_000
@@ -56,6 +57,9 @@ FIRST_WITH_RUNNING_TIME: Final = 2
 
 class Line(Protocol):
     """The part of a session that is about time."""
+
+    @property
+    def id(self) -> SessionId: ...
 
     lead_ms: int
     clock_ms: int
@@ -110,21 +114,22 @@ class Timeline:
             self.pause_end_ms = self.sure_ms + HOUR_MS
         return sure, lead
 
-    def advance(self, line: Line, claimed_ms: int, others_ms: Callable[[], int | None]) -> None:
-        """An executed entry says how late it is on its writer's line."""
-        clock = min(claimed_ms, MAX_TIME_MS) - line.lead_ms
+    def advance(self, line: Line, claimed_ms: int, others_ms: Callable[[SessionId], int | None]) -> None:
+        """An executed entry says how late it is on its writer's line; `others_ms` is asked for all but that."""
+        clock = (claimed_ms if claimed_ms < MAX_TIME_MS else MAX_TIME_MS) - line.lead_ms
         if clock > line.ceiling_ms:
-            clock = self.bounded(line, clock, others_ms())
+            clock = self.bounded(line, clock, others_ms(line.id))
         if clock <= line.clock_ms:
             return
         line.clock_ms = clock
-        if self.runs:
-            self.running_ms = max(self.running_ms, line.running_base_ms + clock)  # Q9
+        if self.runs and line.running_base_ms + clock > self.running_ms:
+            self.running_ms = line.running_base_ms + clock  # Q9
         if clock > self.sure_ms:
             if clock - self.sure_ms > HOUR_MS:
                 self.pause_end_ms = clock + HOUR_MS
             self.sure_ms = clock
-        self.time_ms = max(self.time_ms, clock + line.lead_ms)  # Q7
+        if clock + line.lead_ms > self.time_ms:
+            self.time_ms = clock + line.lead_ms  # Q7
 
     def running_base_ms(self, clock_ms: int) -> int:
         """For a line whose clock is there now: it claims nothing yet (Q9)."""

@@ -1,8 +1,8 @@
-"""An operator's step to a newer version of the rules, in every domain of a directory.
+"""An operator's step to a newer version of the rules, in every domain of a cluster.
 
-Beside a running broker it goes through `DIR/meta.sock`; with none, the
-directory is locked and its logs are opened for as long as it takes. The
-machine judges: where a live broker or compactor does not know the version,
+Beside a running broker it goes through `DIR/meta.sock`, or to the engine that
+keeps the logs; with none, the directory is locked and its logs are opened for
+as long as it takes. The machine judges: where a live broker or compactor does not know the version,
 nothing changes and the refusal says so (M12).
 """
 
@@ -10,21 +10,19 @@ from dray.errors import Conflict
 from dray.machine.head import Activate
 from dray.machine.machine import Machine
 from dray.machine.verdict import Refused
-from dray.node.directory import DataDirectory
 from dray.node.metadata import Effects
-from dray.node.reaching import reach
+from dray.node.reaching import Place, reach
 
 
-async def activate(directory: DataDirectory, version: int, effects: Effects) -> dict[int, tuple[int, int]]:
+async def activate(place: Place, version: int, effects: Effects) -> dict[int, tuple[int, int]]:
     """For each domain the version before and after.
 
     Raises:
         Conflict: a live broker or compactor does not support it; nothing changed there.
     """
-    directory.read_identity(effects.disk)
     done = {}
-    async with reach(directory, effects) as reached:
-        for domain in directory.domains(effects.disk):
+    async with reach(place, effects) as reached:
+        for domain in reached.domains(effects):
             async with reached.following(domain, "operator", effects) as replica:
                 before = replica.machine.version
                 if version < before:

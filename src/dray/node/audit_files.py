@@ -6,6 +6,7 @@ DIR/audit/admin/    what `drayd admin` was
 
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from dray.access.audit import ChainEnd, check_chain, deeds
@@ -17,7 +18,7 @@ from dray.machine.command import BadCommand
 from dray.machine.machine import Machine
 from dray.node.directory import DataDirectory
 from dray.node.metadata import Effects
-from dray.node.reaching import reach
+from dray.node.reaching import Place, reach
 from dray.replica.domains import CATALOG_DOMAIN
 
 BROKER_PLACE: Final = "audit"
@@ -45,16 +46,16 @@ def check_audit(directory: DataDirectory, disk: Disk) -> dict[str, ChainEnd]:
     return {place: check_chain(directory.root / place, disk) for place in PLACES}
 
 
-async def unlisted(directory: DataDirectory, effects: Effects) -> tuple[int, list[AskedCommand]]:
+async def unlisted(place: Place, root: Path, effects: Effects) -> tuple[int, list[AskedCommand]]:
     """How many commands of administrators the catalog's log still holds, and those that no line names.
 
     Another broker may have served them: each writes down what was asked of it.
     """
-    async with reach(directory, effects) as reached, reached.reading(CATALOG_DOMAIN, effects) as log:
-        starts = [0, *await reached.checkpoints(CATALOG_DOMAIN, effects).confirmed()]
+    async with reach(place, effects) as reached, reached.reading(CATALOG_DOMAIN, effects) as log:
+        starts = [0, *await (await reached.checkpoints(log, CATALOG_DOMAIN, effects)).confirmed()]
         asked = await _asked(log, starts)
     # Read behind the log: a line is written after its command.
-    named = {line["request"] for place in PLACES for line in deeds(directory.root / place, effects.disk)}
+    named = {line["request"] for one in PLACES for line in deeds(root / one, effects.disk)}
     return len(asked), [one for one in asked if one.request not in named]
 
 

@@ -80,7 +80,7 @@ class Clustered:
             async with AsyncExitStack() as stack:
                 one = catalog if domain == CATALOG_DOMAIN else await self._log(stack, domain, effects, options)
                 if await one.tail() == 0:
-                    await begin_log(one, identity, domain, effects, options.domains)
+                    await begin_log(one, identity.cluster, domain, effects, options.domains)
 
     async def _part(self, log: Log, domain: int, effects: Effects) -> Part:
         effects.disk.make_dir(self.directory.home(domain))

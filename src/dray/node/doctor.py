@@ -8,7 +8,7 @@ import asyncio
 import resource
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -19,19 +19,21 @@ from dray.disk import DirectoryInUse, DirectoryLock, LocalDisk
 from dray.errors import DrayError, NotFound
 from dray.ids import SystemEntropy
 from dray.log.settings import LogSettings
-from dray.log.urls import EtcdLogs, LocalLogs, OxiaLogs
+from dray.log.urls import EtcdLogs, LocalLogs, OxiaLogs, SharedLogs
 from dray.machine.machine import Machine
 from dray.node.directory import DataDirectory
 from dray.node.inspection import current_machine, inspect
+from dray.node.metadata import Effects
 from dray.node.settings import BrokerSettings
 from dray.node.space import full_disk, room_at
-from dray.node.store import store_options
-from dray.objects.cluster import bound_to
-from dray.objects.opening import StoreEffects, local_root, open_store
+from dray.node.store import store_of
+from dray.node.visiting import NoCluster, cluster_place, open_beside, visit
+from dray.objects.cluster import bound_to, was_begun
+from dray.objects.opening import local_root
 from dray.objects.port import Objects
 from dray.objects.probe import probe, store_date
 from dray.objects.settings import ObjectsSettings
-from dray.offload import ThreadOffload
+from dray.offload import Offload, ThreadOffload
 from dray.records import kernel
 from dray.retention.present import is_ahead
 from dray.servers.kafka.settings import KafkaSettings
@@ -73,7 +75,7 @@ async def examine(config: Config) -> AsyncIterator[Finding]:
         ("disk", lambda: _disk(config, directory)),
         ("store", lambda: _store(config, directory)),
         ("clock", lambda: _clock(config, directory)),
-        ("log", lambda: _engine(log) if isinstance(log, EtcdLogs | OxiaLogs) else _log(directory)),
+        ("log", lambda: _shared(config, log) if isinstance(log, SharedLogs) else _log(directory)),
     )
     for name, check in checks:
         try:
@@ -201,15 +203,55 @@ def _is_still_to_come(config: Config, directory: DataDirectory) -> bool:
 async def _opened(config: Config, directory: DataDirectory) -> AsyncIterator[Objects]:
     settings = config.get(ObjectsSettings)
     offload = ThreadOffload(2)
-    effects = StoreEffects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=offload)
     try:
-        objects = await open_store(settings.url or str(directory.objects), store_options(settings), effects)
+        objects = await open_beside(settings.url or str(directory.objects), store_of(settings), _effects(offload))
         try:
             yield objects
         finally:
             await objects.close()
     finally:
         offload.close()
+
+
+def _effects(offload: Offload) -> Effects:
+    return Effects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=offload)
+
+
+async def _shared(config: Config, url: SharedLogs) -> Finding:
+    """A log that brokers of several machines share: what keeps it, and what every domain of it says."""
+    engine = await _engine(url) if isinstance(url, EtcdLogs | OxiaLogs) else None
+    if engine is not None and engine.state is State.FAIL:
+        return engine
+    found = await _domains(config, url)
+    if engine is None or found.state is State.FAIL:
+        return found
+    worse = engine if engine.state is State.WARN else found
+    return Finding(check="log", state=worse.state, saw=f"{engine.saw}; {found.saw}", next=worse.next)
+
+
+async def _domains(config: Config, url: SharedLogs) -> Finding:
+    """Every domain folded to its end, beside whoever writes it."""
+    offload = ThreadOffload(2)
+    effects = _effects(offload)
+    place = cluster_place(url, store_of(config.get(ObjectsSettings)), effects)
+    try:
+        async with asyncio.timeout(60), visit(place, effects) as visited:
+            machines = [await visited.machine(domain, effects) for domain in visited.domains(effects)]
+    except NoCluster as error:
+        objects = await place.open_objects()
+        try:
+            if await was_begun(objects):  # ND6
+                return Finding(
+                    check="log", state=State.FAIL, saw=f"{error}, but the store holds the records of a cluster",
+                    next="set log.url to what its other brokers use, or restore the log from a backup",
+                )  # fmt: skip
+        finally:
+            await objects.close()
+        return Finding(check="log", state=State.OK, saw="there is no log yet")
+    finally:
+        offload.close()
+    catalog = _compared(machines[0], SystemClock().wall_ms())
+    return replace(catalog, saw=f"{len(machines)} domains; the catalog: {catalog.saw}")
 
 
 async def _engine(url: EtcdLogs | OxiaLogs) -> Finding:

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 from dray.errors import NotFound
 from dray.machine.holds import LetGo
-from dray.node.directory import DataDirectory
 from dray.node.metadata import Effects
-from dray.node.reaching import reach
+from dray.node.reaching import Place, reach
 
 
 class NoSuchPin(NotFound):
@@ -31,11 +30,11 @@ class HeldPin:
     shared: bool
 
 
-async def list_pins(directory: DataDirectory, effects: Effects) -> list[HeldPin]:
+async def list_pins(place: Place, effects: Effects) -> list[HeldPin]:
     """Everything that keeps objects, the oldest first."""
     found = []
-    async with reach(directory, effects) as reached:
-        for domain in directory.domains(effects.disk):
+    async with reach(place, effects) as reached:
+        for domain in reached.domains(effects):
             machine = await reached.machine(domain, effects)
             found += [
                 HeldPin(
@@ -54,15 +53,15 @@ async def list_pins(directory: DataDirectory, effects: Effects) -> list[HeldPin]
     return sorted(found, key=lambda one: (one.domain, one.position, one.pin))
 
 
-async def drop_pin(directory: DataDirectory, pin: str, effects: Effects) -> list[int]:
+async def drop_pin(place: Place, pin: str, effects: Effects) -> list[int]:
     """End a hold in every domain that has it; the numbers of those. Who still reads by it may miss objects.
 
     Raises:
         NoSuchPin: no domain has it.
     """
     dropped = []
-    async with reach(directory, effects) as reached:
-        for domain in directory.domains(effects.disk):
+    async with reach(place, effects) as reached:
+        for domain in reached.domains(effects):
             async with reached.following(domain, "operator", effects) as replica:
                 if pin in replica.machine.holds.current():
                     await replica.propose(LetGo(pin=pin))

@@ -1,8 +1,9 @@
-"""Looking at the metadata of a directory, beside a running broker or with none.
+"""Looking at the metadata of a cluster, beside running brokers or with none.
 
-Beside a broker the log is read through `DIR/meta.sock`; with none, the
-directory is locked for as long as the look takes and its files are read as
-they lie. Nothing is written either way.
+Beside a broker the log of a directory is read through `DIR/meta.sock`; with
+none, the directory is locked for as long as the look takes and its files are
+read as they lie. The log of an engine is read where it is, and its checkpoints
+in the store. Nothing is written either way.
 """
 
 import asyncio
@@ -19,42 +20,40 @@ from dray.log.port import Log, Position, Trimmed
 from dray.log.reader import Damage, Torn
 from dray.machine import checkpoint
 from dray.machine.machine import Machine
-from dray.node.directory import DataDirectory
 from dray.node.metadata import Effects
-from dray.node.reaching import ANSWER_LIMIT_S, reach
+from dray.node.reaching import ANSWER_LIMIT_S, Place, reach, told
 from dray.offload import InlineOffload
-from dray.replica.checkpoints import FileCheckpoints
+from dray.replica.checkpoints import ReadableCheckpoints
 from dray.replica.fold import fold_to, state_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspected:
-    """One domain of a directory, opened for looking."""
+    """One domain, opened for looking."""
 
     log: Log
     live: bool
-    checkpoints: FileCheckpoints
+    checkpoints: ReadableCheckpoints
     torn: Torn | None = None
     damage: Damage | None = None
 
 
 @asynccontextmanager
-async def inspect(directory: DataDirectory, domain: int, disk: Disk) -> AsyncIterator[Inspected]:
-    """Open a domain's log for looking; `NotFound` if the directory is not one of Dray's."""
-    directory.read_identity(disk)
+async def inspect(place: Place, domain: int, disk: Disk) -> AsyncIterator[Inspected]:
+    """Open a domain's log for looking; `NotFound` if there is no cluster of Dray's."""
     effects = Effects(clock=SystemClock(), entropy=SystemEntropy(), disk=disk, offload=InlineOffload())
-    async with reach(directory, effects) as reached, reached.reading(domain, effects) as log:
-        checkpoints = reached.checkpoints(domain, effects)
+    async with reach(place, effects) as reached, reached.reading(domain, effects) as log:
         if isinstance(log, ClosedLog):
             torn, damage = log.survey.torn, log.survey.damage
+            checkpoints = await reached.checkpoints(log, domain, effects)
             yield Inspected(log=log, live=False, checkpoints=checkpoints, torn=torn, damage=damage)
             return
         try:
             async with asyncio.timeout(ANSWER_LIMIT_S):
                 await log.tail()
         except TimeoutError as late:
-            raise Unavailable("the owner of the directory does not answer", socket=directory.socket) from late
-        yield Inspected(log=log, live=True, checkpoints=checkpoints)
+            raise Unavailable("whoever keeps the log does not answer", place=told(place)) from late
+        yield Inspected(log=log, live=True, checkpoints=await reached.checkpoints(log, domain, effects))
 
 
 async def current_machine(inspected: Inspected) -> Machine:

@@ -1,13 +1,15 @@
-"""Keys of a cluster for who owns its data directory: beside a running broker, or with none.
+"""Keys of a cluster for who owns its log: beside running brokers, or with none.
 
-Whoever may write the files of a directory is its administrator: nothing else
-is asked, so this is how the first key is made, and how the last one that was
-lost is replaced. What is done is written down beside the broker's own audit
-file, in a chain of its own, for two writers would break one.
+Whoever may write the files of a directory, or the log of an engine, is its
+administrator: nothing else is asked, so this is how the first key is made, and
+how the last one that was lost is replaced. What is done is written down in the
+data directory of this machine, beside the broker's own audit file, in a chain
+of its own, for two writers would break one.
 """
 
 import asyncio
 import os
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,8 +25,9 @@ from dray.disk import DirectoryInUse, Lock
 from dray.machine.access import ApiKey
 from dray.node.audit_files import ADMIN_PLACE
 from dray.node.directory import DataDirectory
+from dray.node.joining import joined_directory
 from dray.node.metadata import Effects
-from dray.node.reaching import reach
+from dray.node.reaching import Place, reach
 from dray.replica.domains import CATALOG_DOMAIN
 
 T = TypeVar("T")
@@ -34,23 +37,27 @@ PAUSE_S: Final = 0.05
 
 
 async def change_keys(
-    directory: DataDirectory,
+    place: Place,
+    root: Path,
     effects: Effects,
     action: Action,
     resource: str,
     work: Callable[[KeyService, KnownCaller], Awaitable[T]],
 ) -> T:
-    """Do one thing to the keys; `work` is given the service, and who does it."""
-    directory.read_identity(effects.disk)
-    async with reach(directory, effects) as reached, reached.following(CATALOG_DOMAIN, "operator", effects) as replica:
+    """Do one thing to the keys; `work` is given the service, and who does it. `root` is a data directory of ours."""
+    async with reach(place, effects) as reached, reached.following(CATALOG_DOMAIN, "operator", effects) as replica:
+        if not isinstance(place, DataDirectory):
+            effects.disk.make_dir(root)
+            joined_directory(root).claim(effects.disk, effects.entropy, uuid.UUID(reached.cluster_id))  # ND1
+        await replica.sync()
         keys = KeyService(catalog=replica, entropy=effects.entropy, offload=effects.offload)
-        async with _held(directory.root / ADMIN_PLACE, effects) as place:
+        async with _held(root / ADMIN_PLACE, effects) as chain:
             access = AccessService(
                 catalog=replica,
                 clock=effects.clock,
                 entropy=effects.entropy,
                 offload=effects.offload,
-                audit=Audit(AuditFile(place, effects.disk), effects.aside),
+                audit=Audit(AuditFile(chain, effects.disk), effects.aside),
                 settings=AccessSettings(),
                 loopback=True,
             )
@@ -61,10 +68,9 @@ async def change_keys(
     return done
 
 
-async def list_keys(directory: DataDirectory, effects: Effects) -> tuple[list[ApiKey], int]:
+async def list_keys(place: Place, effects: Effects) -> tuple[list[ApiKey], int]:
     """Every key, and the time of the log by which they are judged."""
-    directory.read_identity(effects.disk)
-    async with reach(directory, effects) as reached:
+    async with reach(place, effects) as reached:
         machine = await reached.machine(CATALOG_DOMAIN, effects)
     return list(machine.access.by_age()), machine.time_ms
 

@@ -15,11 +15,10 @@ Invariants
 """
 
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from dray.errors import Conflict, Corrupt, Invalid, Unavailable
 from dray.log.opening import open_log
@@ -36,27 +35,16 @@ from dray.node.clustered import current_log
 from dray.node.directory import DataDirectory
 from dray.node.exports import ClusterExport
 from dray.node.metadata import Effects
-from dray.node.reaching import reach, tool_replica
+from dray.node.reaching import Place, Reached, reach
 from dray.node.recovery import build_home
 from dray.node.store import ClusterStore
 from dray.objects.cluster import bind, mark_begun
 from dray.objects.port import Objects
-from dray.replica.checkpoints import FileCheckpoints, MemoryCheckpoints, PublishedCheckpoints
+from dray.replica.checkpoints import FileCheckpoints, PublishedCheckpoints
 from dray.replica.domains import CATALOG_DOMAIN
 from dray.replica.fold import fold_to
-from dray.replica.replica import Replica
 
 TRIES: Final = 5
-
-
-class OpenDomains(Protocol):
-    """The domains of a cluster that is to be exported."""
-
-    async def machine(self, domain: int) -> Machine:
-        """As of now: everything that was acknowledged before this call."""
-        ...
-
-    def following(self, domain: int) -> AbstractAsyncContextManager[Replica]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,64 +59,26 @@ class MovedDomain:
 # -- export -----------------------------------------------------------------
 
 
-async def export_directory(directory: DataDirectory, effects: Effects, hold_ms: int = 0) -> ClusterExport:
-    """The state of a data directory, beside a running broker or with none.
+async def export_cluster(place: Place, effects: Effects, hold_ms: int = 0) -> ClusterExport:
+    """The state of a cluster, beside running brokers or with none.
 
     What it names stays in the store for `hold_ms`, under the pin `export-...`.
     """
-    directory.read_identity(effects.disk)
-    async with reach(directory, effects) as reached:
-
-        class Domains:
-            async def machine(self, domain: int) -> Machine:
-                return await reached.machine(domain, effects)
-
-            def following(self, domain: int) -> AbstractAsyncContextManager[Replica]:
-                return reached.following(domain, "export", effects)
-
-        return await _exported(Domains(), effects, hold_ms)
+    async with reach(place, effects) as reached:
+        return await _exported(reached, effects, hold_ms)
 
 
-async def export_engine(url: LogUrl, store: ClusterStore, effects: Effects, hold_ms: int = 0) -> ClusterExport:
-    """The state of the logs of an engine; its checkpoints are in the store."""
-    async with AsyncExitStack() as stack:
-        objects = await store.opened(stack)
-        of_logs = replace(effects.of_logs, objects=objects)  # a delta log may be kept in them
-
-        class Domains:
-            async def machine(self, domain: int) -> Machine:
-                log = await open_log(url, domain, of_logs)
-                try:
-                    return await _state(log, domain, objects, effects)
-                finally:
-                    await log.close()
-
-            @asynccontextmanager
-            async def following(self, domain: int) -> AsyncIterator[Replica]:
-                log = await open_log(url, domain, of_logs)
-                try:
-                    newest = MemoryCheckpoints()
-                    state = await _state(log, domain, objects, effects)
-                    await newest.write(state.position, checkpoint.dump(state))
-                    await newest.confirm(state.position)
-                    async with tool_replica(log, newest, "export", effects) as replica:
-                        yield replica
-                finally:
-                    await log.close()
-
-        return await _exported(Domains(), effects, hold_ms)
-
-
-async def _exported(states: OpenDomains, effects: Effects, hold_ms: int) -> ClusterExport:
+async def _exported(states: Reached, effects: Effects, hold_ms: int) -> ClusterExport:
     """All domains, while the catalog says the same before and after: no topic is half there."""
     if hold_ms:
-        await _hold(states, f"export-{effects.entropy.random_bytes(6).hex()}", hold_ms)
-    catalog = await states.machine(CATALOG_DOMAIN)
+        pin = effects.entropy.random_bytes(6).hex()
+        await _hold(states, Hold(pin=f"export-{pin}", length_ms=hold_ms, shared=False), effects)
+    catalog = await states.machine(CATALOG_DOMAIN, effects)
     for _ in range(TRIES):
         machines = {CATALOG_DOMAIN: catalog}
         for domain in all_domains(catalog.head.domains)[1:]:
-            machines[domain] = await states.machine(domain)
-        catalog, before = await states.machine(CATALOG_DOMAIN), catalog
+            machines[domain] = await states.machine(domain, effects)
+        catalog, before = await states.machine(CATALOG_DOMAIN, effects), catalog
         if _named(before) == _named(catalog):
             return ClusterExport(
                 cluster_id=str(uuid.UUID(bytes=before.head.cluster_id)),
@@ -138,12 +88,12 @@ async def _exported(states: OpenDomains, effects: Effects, hold_ms: int) -> Clus
     raise Conflict("topics or heaps are made or deleted all the time: try again when that has ended")
 
 
-async def _hold(states: OpenDomains, pin: str, hold_ms: int) -> None:
+async def _hold(states: Reached, hold: Hold, effects: Effects) -> None:
     """Before anything is read: whatever the states name is in the store for so long (X9)."""
-    catalog = await states.machine(CATALOG_DOMAIN)
+    catalog = await states.machine(CATALOG_DOMAIN, effects)
     for domain in all_domains(catalog.head.domains):
-        async with states.following(domain) as replica:
-            (verdict,) = await replica.propose(Hold(pin=pin, length_ms=hold_ms, shared=False))
+        async with states.following(domain, "export", effects) as replica:
+            (verdict,) = await replica.propose(hold)
             await replica.close_session()
         if not isinstance(verdict, Held):
             raise Conflict("the records could not be held: a broker of this version must have run", domain=domain)

@@ -81,7 +81,7 @@ async def open_logs(
         for domain in reversed(all_domains(domains)):  # ND5: the catalog is the last
             log = logs[domain] if domain in logs else await opened(domain)
             if await log.tail() == 0:
-                await begin_log(log, identity, domain, effects, domains)
+                await begin_log(log, identity.cluster, domain, effects, domains)
             mark_born(effects.disk, directory.home(domain))
     for domain in logs:
         mark_born(effects.disk, directory.home(domain))

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from dray.errors import Conflict, Invalid, NotFound, Unavailable
+from dray.log.urls import LogUrl, SharedLogs
 from dray.machine.holds import LetGo
 from dray.node.directory import DataDirectory
 from dray.node.store import store_of
@@ -35,8 +36,11 @@ LINE_BYTES: Final = 1 << 16
 class PlannerProcesses:
     """Makes plans, a few at a time."""
 
-    def __init__(self, directory: DataDirectory | None, store: ObjectsSettings, domains: Domains) -> None:
+    def __init__(
+        self, directory: DataDirectory | None, log: LogUrl | None, store: ObjectsSettings, domains: Domains
+    ) -> None:
         self._directory = directory
+        self._log = str(log) if isinstance(log, SharedLogs) else None
         self._store: Store = store_of(store)
         self._domains = domains
         self._places = asyncio.Semaphore(AT_A_TIME)
@@ -59,7 +63,7 @@ class PlannerProcesses:
         finally:
             self._waiting -= 1
         order = PlanOrder(
-            data=str(self._directory.root.absolute()), store=self._store, options=request.options,
+            data=str(self._directory.root.absolute()), log=self._log, store=self._store, options=request.options,
             parallel=request.parallel, shared=request.shared,
         )  # fmt: skip
         run = _Run(self._places)
@@ -79,6 +83,7 @@ class PlannerProcesses:
         """
         found = False
         for _, replica in self._domains:
+            await replica.sync()  # the hold was another process's: it may not be here yet
             held = replica.machine.holds.current().get(pin)
             if held is not None and held.shared:
                 raise Conflict("others may share it: it ends by time", pin=pin)

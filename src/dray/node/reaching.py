@@ -1,14 +1,15 @@
-"""The logs of a data directory for who does not run on it: through its owner, or in its place for a moment.
+"""The logs of a cluster for who does not run on them: of a data directory, or of an engine that machines share.
 
-Beside a running owner a log is opened by `DIR/meta.sock`; with none, the
-directory is locked for as long as it is looked at, and its files are opened.
+Beside the running owner of a directory a log is opened by `DIR/meta.sock`;
+with none, the directory is locked for as long as it is looked at, and its
+files are opened. The logs of an engine are visited (`dray.node.visiting`).
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol, TypeAlias
 
 from dray.disk import DirectoryInUse
 from dray.errors import Corrupt, NotFound, Unavailable
@@ -16,14 +17,12 @@ from dray.log.closed import ClosedLog
 from dray.log.opening import is_served, look_at_log, open_log
 from dray.log.port import Log
 from dray.machine.machine import Machine
-from dray.machine.sessions import SessionKind
 from dray.node.directory import DataDirectory
 from dray.node.metadata import Effects
-from dray.replica.checkpoints import CheckpointStore, FileCheckpoints, newest_machine
+from dray.node.visiting import ClusterPlace, tool_replica, visit
+from dray.replica.checkpoints import FileCheckpoints, ReadableCheckpoints
 from dray.replica.fold import state_at
 from dray.replica.replica import Replica
-from dray.replica.session import Identity
-from dray.replica.writer import SHORTEST_TTL_MS, Timing
 
 OPENING_LIMIT_S: Final = 30
 """How long an owner may be about to start or to stop."""
@@ -31,13 +30,58 @@ ANSWER_LIMIT_S: Final = 10
 PAUSE_S: Final = 0.1
 
 
+Place: TypeAlias = DataDirectory | ClusterPlace
+"""Where a cluster is."""
+
+
+def told(place: Place) -> str:
+    """A place in words."""
+    return str(place.root) if isinstance(place, DataDirectory) else str(place.log)
+
+
+class Reached(Protocol):
+    """A cluster whose logs can be opened now."""
+
+    @property
+    def live(self) -> bool:
+        """Somebody else answers for the logs, and others may use them; else they are ours alone."""
+        ...
+
+    @property
+    def cluster_id(self) -> str: ...
+
+    def domains(self, effects: Effects) -> Sequence[int]:
+        """Every domain that there is."""
+        ...
+
+    def reading(self, domain: int, effects: Effects) -> AbstractAsyncContextManager[Log]:
+        """The log of a domain, for reading; `NotFound` if there is no such domain."""
+        ...
+
+    async def machine(self, domain: int, effects: Effects) -> Machine:
+        """The state as of now: everything that was acknowledged before this call."""
+        ...
+
+    def following(self, domain: int, name: str, effects: Effects) -> AbstractAsyncContextManager[Replica]:
+        """A replica of a tool: it has no say in upgrades, and expires nobody (RP6). Its session is the caller's."""
+        ...
+
+    async def checkpoints(self, log: Log, domain: int, effects: Effects) -> ReadableCheckpoints:
+        """Those of a log that was opened here."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
+class ReachedDirectory:
     """A directory whose logs can be opened now."""
 
     directory: DataDirectory
     live: bool
     """Its owner runs and answers for the logs; else the lock is ours."""
+    cluster_id: str
+
+    def domains(self, effects: Effects) -> Sequence[int]:
+        return self.directory.domains(effects.disk)
 
     @asynccontextmanager
     async def reading(self, domain: int, effects: Effects) -> AsyncIterator[Log]:
@@ -65,7 +109,7 @@ class Reached:
                 raise Corrupt("the log is damaged: run drayd admin meta verify", reason=log.survey.damage.reason)
             async with asyncio.timeout(ANSWER_LIMIT_S):
                 tail = await log.tail()
-            return await state_at(tail, log, self.checkpoints(domain, effects))
+            return await state_at(tail, log, await self.checkpoints(log, domain, effects))
 
     @asynccontextmanager
     async def following(self, domain: int, name: str, effects: Effects) -> AsyncIterator[Replica]:
@@ -73,47 +117,38 @@ class Reached:
         url = self.directory.served if self.live else self.directory.logs
         log = await open_log(url, domain, effects.of_logs)
         try:
-            async with tool_replica(log, self.checkpoints(domain, effects), name, effects) as replica:
+            checkpoints = await self.checkpoints(log, domain, effects)
+            async with tool_replica(log, checkpoints, name, effects) as replica:
                 yield replica
         finally:
             await log.close()
 
-    def checkpoints(self, domain: int, effects: Effects) -> FileCheckpoints:
+    async def checkpoints(self, log: Log, domain: int, effects: Effects) -> FileCheckpoints:
         return FileCheckpoints(self.directory.checkpoints(domain), effects.disk, effects.aside)
 
 
 @asynccontextmanager
-async def tool_replica(log: Log, checkpoints: CheckpointStore, name: str, effects: Effects) -> AsyncIterator[Replica]:
-    """A replica that follows while the block runs, for who is no broker. It opens a session when it proposes."""
-    replica = Replica(
-        log=log,
-        machine=await newest_machine(checkpoints, set_aside=False),  # the owner's to keep aside
-        identity=Identity(
-            name=f"{name}-{effects.entropy.random_bytes(4).hex()}",
-            instance=effects.entropy.random_bytes(16),
-            kind=SessionKind.TOOL,
-            owner=False,
-        ),
-        clock=effects.clock,
-        entropy=effects.entropy,
-        timing=Timing(keepalive_ms=SHORTEST_TTL_MS // 3),
-        checkpoints=checkpoints,
-    )
-    async with replica.running():
-        yield replica
+async def reach(place: Place, effects: Effects) -> AsyncIterator[Reached]:
+    """Beside whoever answers for the logs; as the owner of a directory that has none, for as long as the block runs.
+
+    Raises:
+        Unavailable: the directory has an owner that does not answer.
+        NotFound: there is no cluster.
+    """
+    if isinstance(place, ClusterPlace):
+        async with visit(place, effects) as visited:
+            yield visited
+        return
+    async with _reach_directory(place, effects) as reached:
+        yield reached
 
 
 @asynccontextmanager
-async def reach(directory: DataDirectory, effects: Effects) -> AsyncIterator[Reached]:
-    """Beside the owner of the directory if there is one; else as its owner, for as long as the block runs.
-
-    Raises:
-        Unavailable: it has an owner that does not answer.
-    """
-    waited_s = 0.0
+async def _reach_directory(directory: DataDirectory, effects: Effects) -> AsyncIterator[ReachedDirectory]:
+    cluster_id, waited_s = directory.read_identity(effects.disk).cluster_id, 0.0
     while True:
         if await is_served(directory.served, ANSWER_LIMIT_S):
-            yield Reached(directory=directory, live=True)
+            yield ReachedDirectory(directory=directory, live=True, cluster_id=cluster_id)
             return
         try:
             lock = effects.lock(directory.root)
@@ -124,6 +159,6 @@ async def reach(directory: DataDirectory, effects: Effects) -> AsyncIterator[Rea
         await asyncio.sleep(PAUSE_S)
         waited_s += PAUSE_S
     try:
-        yield Reached(directory=directory, live=False)
+        yield ReachedDirectory(directory=directory, live=False, cluster_id=cluster_id)
     finally:
         lock.release()

@@ -2,8 +2,9 @@
 
 Whoever reads a file fetches its end once (`footer_of`), finds the groups that
 it needs by what the footer tells of offsets and times, and fetches each of them
-as one range (`rows_of`). Nothing here waits: bytes in, rows or batches out. All
-of it belongs into a thread: a group is megabytes.
+as one range (`rows_of`), or the ranges of some of its columns (`ranges_of`).
+Nothing here waits: bytes in, rows or batches out. All of it belongs into a
+thread: a group is megabytes.
 
 Invariants
     PQ3  A rebuilt batch holds the records of the stream as they were: offsets,
@@ -35,6 +36,8 @@ from dray.records.writer import DEFAULT_BATCH_BYTES, BatchWriter
 
 COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers", "attributes")
 """What a reader needs; the others say nothing that is not known."""
+GAP_BYTES: Final = 128 << 10
+"""Columns of a group that lie closer are read as one range."""
 _BROKEN: Final = (pa.ArrowException, OSError, ArithmeticError, LookupError, TypeError, ValueError)
 """What pyarrow raises for bytes that it cannot read (PQ4)."""
 
@@ -97,16 +100,36 @@ def footer_of(tail: Buffer, size: int, crc: int = 0) -> Footer:
 
 def _group(group: pq.RowGroupMetaData, number: int) -> RowGroup:
     columns = {group.column(at).path_in_schema: group.column(at) for at in range(group.num_columns)}
-    begins = [min(at for at in (c.dictionary_page_offset, c.data_page_offset) if at is not None)
-              for c in columns.values()]  # fmt: skip
-    ends = [begin + c.total_compressed_size for begin, c in zip(begins, columns.values(), strict=True)]
+    begins, ends = zip(*map(_place, columns.values()), strict=True)
     offsets, times = columns["offset"].statistics, columns["timestamp"].statistics
     if offsets is None or times is None or not (offsets.has_min_max and times.has_min_max):
         raise BadFile("a group does not tell its offsets and times", group=number)
+    if any(end < begin for begin, end in zip(begins, ends, strict=True)):
+        raise BadFile("a column of a group ends before it begins", group=number)  # PQ4
     start = min(begins)
     return RowGroup(
         number, offsets.min_raw, offsets.max_raw + 1, times.max_raw // 1000, start, max(ends) - start
     )  # fmt: skip
+
+
+def _place(column: pq.ColumnChunkMetaData) -> tuple[int, int]:
+    """Where the pages of a column of a group begin and end."""
+    first, page = column.dictionary_page_offset, column.data_page_offset
+    start: int = page if first is None else min(first, page)
+    return start, start + column.total_compressed_size
+
+
+def ranges_of(footer: Footer, number: int, columns: Sequence[str]) -> list[tuple[int, int]]:
+    """The bytes [start, end) of a file in which these columns of a group lie; neighbours are joined."""
+    group = footer.metadata.row_group(number)
+    chunks = (group.column(at) for at in range(group.num_columns))
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(_place(one) for one in chunks if one.path_in_schema.partition(".")[0] in columns):
+        if found and start - found[-1][1] <= GAP_BYTES:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((start, end))
+    return found
 
 
 class GroupRows:
@@ -182,8 +205,14 @@ def rows_of(footer: Footer, number: int, content: Buffer) -> list[GroupRows]:
 
 def tables_of(footer: Footer, number: int, content: Buffer, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The same as Arrow has it, times in milliseconds."""
-    group = footer.groups[number]
-    source = pa.PythonFile(_Part(content, group.position, footer.size), mode="r")
+    return columns_of(footer, number, [(footer.groups[number].position, content)], columns)
+
+
+def columns_of(
+    footer: Footer, number: int, parts: Sequence[tuple[int, Buffer]], columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """These columns of a group; the parts are where the bytes of `ranges_of` begin, and the bytes."""
+    source = pa.PythonFile(_Parts(parts, footer.size), mode="r")
     try:
         file = pq.ParquetFile(
             source, metadata=footer.metadata, page_checksum_verification=True, arrow_extensions_enabled=False
@@ -214,14 +243,13 @@ def _in_milliseconds(part: pa.RecordBatch) -> pa.RecordBatch:
 _THOUSAND: Final = pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer((1000).to_bytes(8, "little"))])[0]
 
 
-class _Part:
+class _Parts:
     """A file of which only some bytes are at hand."""
 
     closed = False
 
-    def __init__(self, content: Buffer, position: int, size: int) -> None:
-        self._content = memoryview(content)
-        self._position = position
+    def __init__(self, parts: Sequence[tuple[int, Buffer]], size: int) -> None:
+        self._parts = [(position, memoryview(content)) for position, content in parts]
         self._size = size
         self._at = 0
 
@@ -233,12 +261,13 @@ class _Part:
         return self._at
 
     def read(self, count: int = -1) -> memoryview:
-        first = self._at - self._position
-        end = self._size if count < 0 else first + count
-        if first < 0 or end > len(self._content):
-            raise BadFile("a column lies outside its row group", at=self._at, count=count)  # PQ4
-        self._at += end - first
-        return self._content[first:end]
+        wanted = self._size - self._at if count < 0 else count
+        for position, content in self._parts:
+            first = self._at - position
+            if first >= 0 and first + wanted <= len(content):
+                self._at += wanted
+                return content[first : first + wanted]
+        raise BadFile("a column lies outside its row group", at=self._at, count=count)  # PQ4
 
     def close(self) -> None:
         """There is nothing to close."""

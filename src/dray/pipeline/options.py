@@ -20,6 +20,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from dray.errors import Invalid
+from dray.log.urls import PasswordInUrl, SharedLogs, parse_log_url
 from dray.pipeline.errors import BadOption
 
 EARLIEST: Final = -2
@@ -28,11 +30,13 @@ MAX_PARTITIONS: Final = 100_000
 MAX_OFFSET: Final = 2**63 - 1
 
 KNOWN: Final = (
-    "path", "url", "objects", "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets",
+    "path", "url", "log", "objects", "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets",
     "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition", "includeHeaders", "failOnDataLoss",
     "pinSeconds",
 )  # fmt: skip
+WHERE: Final = frozenset({"path", "url", "log", "objects"})
+"""Those that say where, not what."""
 _NAMES: Final = {name.lower(): name for name in KNOWN}
 _OF_A_TABLE: Final = frozenset(
     ("collation", "comment", "external", "is_managed_location", "location", "owner", "provider")
@@ -40,6 +44,7 @@ _OF_A_TABLE: Final = frozenset(
 """Properties that Spark gives every table of its catalog."""
 _COPY: Final = "option."
 _ADDRESSES: Final = ("http://", "https://")
+_LOGS: Final = ("postgresql:", "postgres:", "etcd:", "etcds:", "deltalog:")
 
 ByPartition: TypeAlias = dict[str, dict[int, int]]
 """Numbers by topic and partition."""
@@ -69,9 +74,11 @@ class ReadOptions:
     """What is to be read."""
 
     path: str
-    """The data directory; empty where a broker is asked."""
+    """The data directory; empty where a broker is asked, or a log that brokers share."""
     url: str | None
     """Of the broker that is asked to plan: its HTTP port."""
+    log: SharedLogs | None
+    """That brokers of several machines share."""
     objects: str | None
     """Where the records are, if not in the data directory."""
     topics: "dict[str, tuple[int, ...] | None] | re.Pattern[str]"
@@ -98,10 +105,11 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         BadOption: names the option and what would be right.
     """
     options = _own(given)
-    path, url = _where(options)
+    where = _where(options)
     return ReadOptions(
-        path=path,
-        url=url,
+        path=where.path,
+        url=where.url,
+        log=where.log,
         objects=options.get("objects"),
         topics=_topics(options),
         starting=_place(options, "starting", EARLIEST),
@@ -112,7 +120,7 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         include_headers=_flag(options, "includeHeaders", default=False),
         fail_on_data_loss=_flag(options, "failOnDataLoss", default=True),
         pin_seconds=_number(options, "pinSeconds", 10, 7 * 86_400, 86_400),
-        asked={name: value for name, value in options.items() if name not in ("path", "url", "objects")},
+        asked={name: value for name, value in options.items() if name not in WHERE},
     )
 
 
@@ -124,9 +132,11 @@ def is_table(given: Mapping[str, str]) -> bool:
 def pack_options(given: Mapping[str, str]) -> str:
     """The options of a table as text, with a path that means the same from everywhere."""
     own = _own(given)
-    path, url = _where(own)
-    where = {"path": str(Path(path).absolute())} if url is None else {"url": url}
-    return msgspec.json.encode({name: text for name, text in own.items() if name != "path"} | where).decode()
+    where = _where(own)
+    kept = {"path": str(Path(where.path).absolute())} if where.path else {}
+    kept |= {} if where.url is None else {"url": where.url}
+    kept |= {} if where.log is None else {"log": str(where.log)}
+    return msgspec.json.encode({name: text for name, text in own.items() if name != "path"} | kept).decode()
 
 
 def unpack_options(text: str) -> dict[str, str]:
@@ -154,25 +164,63 @@ def _unknown(name: str) -> BadOption:
     return BadOption("no such option", option=name, nearest=_NAMES[nearest[0]], known=", ".join(KNOWN))
 
 
-def _where(options: Mapping[str, str]) -> tuple[str, str | None]:
-    """The data directory, or nothing and the address of a broker."""
-    path, url = options.get("path", ""), options.get("url")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Where:
+    """One of three."""
+
+    path: str = ""
+    url: str | None = None
+    log: SharedLogs | None = None
+
+
+def _where(options: Mapping[str, str]) -> _Where:
+    """The data directory, the address of a broker, or the log of a cluster."""
+    path, url, log = options.get("path", ""), options.get("url"), options.get("log")
     if url is None and path.startswith(_ADDRESSES):
         path, url = "", path
+    if log is None and path.startswith(_LOGS):
+        path, log = "", path
+    if sum(map(bool, (path, url, log))) > 1:
+        raise BadOption(
+            "give one of path, a data directory, url, the HTTP port of a broker, and log, what brokers of several "
+            "machines share"
+        )
+    if log:
+        return _Where(log=_shared_log(log, options))
     if url is not None:
-        if path:
-            raise BadOption("give path, a data directory, or url, the HTTP port of a broker, and not both")
         if not url.startswith(_ADDRESSES):
             raise BadOption(
                 "it is the HTTP port of a broker, such as http://127.0.0.1:7433", option="url", given=url[:200]
             )
-        return "", url
+        return _Where(url=url)
     if not path:
-        raise BadOption("path is missing: the data directory, as in drayd dev --data DIR, or the URL of a broker")
+        raise BadOption(
+            "path is missing: the data directory, as in drayd dev --data DIR; or give url, the HTTP port of a broker, "
+            "or log and objects, as log.url and objects.url of brokers that share them"
+        )
     for scheme in ("file:///", "file:/"):  # as Spark reads and writes them: nothing in them is escaped
         if path.startswith(scheme):
-            return path.removeprefix(scheme.removesuffix("/")), None
-    return path, None
+            return _Where(path=path.removeprefix(scheme.removesuffix("/")))
+    return _Where(path=path)
+
+
+def _shared_log(text: str, options: Mapping[str, str]) -> SharedLogs:
+    """The text is not shown where it is refused: somebody may have put a password into it."""
+    try:
+        found = parse_log_url(text)
+    except PasswordInUrl as error:
+        raise BadOption(str(error), option="log") from None
+    except Invalid:
+        found = None
+    if not isinstance(found, SharedLogs):
+        raise BadOption(
+            "it is what log.url of the brokers is: postgresql://USER@HOST/DATABASE, etcd://HOST:PORT/PREFIX or "
+            "deltalog:",
+            option="log",
+        )
+    if not options.get("objects"):
+        raise BadOption("objects is missing: where the brokers keep records, their objects.url", option="objects")
+    return found
 
 
 def _topics(options: Mapping[str, str]) -> "dict[str, tuple[int, ...] | None] | re.Pattern[str]":

@@ -7,7 +7,8 @@ from that very fold, and goes. Nothing is left behind but the hold, which ends
 by itself. Who is done early, and shares its hold with nobody, lets it go.
 
 Where no broker runs nobody deletes anything, and nothing is written: such a
-directory is read as it lies. If a broker starts on it meanwhile, the grace time
+directory is read as it lies. In a cluster of several machines nobody knows
+that none runs, so there everything is held. If a broker starts on it meanwhile, the grace time
 of garbage is what a read has. The same goes for a cluster whose operator has
 not activated the version of the rules that knows holds.
 
@@ -27,8 +28,7 @@ from dray.errors import Unavailable, Unknown
 from dray.ids import SystemEntropy
 from dray.machine.holds import HOLDS_VERSION, Held, Hold, LetGo
 from dray.machine.machine import Machine
-from dray.node.directory import DataDirectory
-from dray.node.reaching import Reached, reach
+from dray.node.reaching import Place, Reached, reach
 from dray.pipeline.errors import NotPinned
 from dray.pipeline.opening import effects
 from dray.replica.replica import Replica
@@ -42,14 +42,15 @@ NAME: Final = "plan"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldState:
-    """The machines of a directory as of now: everything that was acknowledged before is in them."""
+    """The machines of a cluster as of now: everything that was acknowledged before is in them."""
 
     machines: dict[int, Machine]
     pin: str | None
     """Of the hold; None: nothing is held, because no broker runs, or its rules know no holds."""
+    cluster_id: str
 
 
-async def held_state(directory: DataDirectory, *, seconds: int, shared: bool = True) -> HeldState:
+async def held_state(place: Place, *, seconds: int, shared: bool = True) -> HeldState:
     """Hold everything that is there, then tell what there is (SP6).
 
     Raises:
@@ -60,7 +61,7 @@ async def held_state(directory: DataDirectory, *, seconds: int, shared: bool = T
         if attempt:
             await asyncio.sleep(PAUSE_S)
         try:
-            async with asyncio.timeout(LIMIT_S), reach(directory, effects()) as reached:
+            async with asyncio.timeout(LIMIT_S), reach(place, effects()) as reached:
                 return await _held(reached, Hold(pin=pin, length_ms=seconds * 1_000, shared=shared))
         except NotPinned:
             raise
@@ -69,21 +70,23 @@ async def held_state(directory: DataDirectory, *, seconds: int, shared: bool = T
     raise NotPinned("the objects could not be held: is the broker well?", reason=cause)
 
 
-async def let_go(directory: DataDirectory, pin: str) -> None:
+async def let_go(place: Place, pin: str) -> None:
     """End a hold before its time; for who shares it with nobody."""
-    async with reach(directory, effects()) as reached, _followed(reached) as replicas:
+    async with reach(place, effects()) as reached, _followed(reached) as replicas:
         for replica in replicas.values():
             await replica.propose(LetGo(pin=pin))
 
 
 async def _held(reached: Reached, hold: Hold) -> HeldState:
     if not reached.live:
-        domains = reached.directory.domains(effects().disk)
-        return HeldState(machines={domain: await reached.machine(domain, effects()) for domain in domains}, pin=None)
+        domains = reached.domains(effects())
+        machines = {domain: await reached.machine(domain, effects()) for domain in domains}
+        return HeldState(machines=machines, pin=None, cluster_id=reached.cluster_id)
     async with _followed(reached) as replicas:
         pins = [await _hold(replica, hold) for replica in replicas.values()]
     # Followed no more: from here on they stand.
-    return HeldState(machines={domain: replica.machine for domain, replica in replicas.items()}, pin=pins[0])
+    machines = {domain: replica.machine for domain, replica in replicas.items()}
+    return HeldState(machines=machines, pin=pins[0], cluster_id=reached.cluster_id)
 
 
 async def _hold(replica: Replica, hold: Hold) -> str | None:
@@ -101,7 +104,7 @@ async def _followed(reached: Reached) -> AsyncIterator[dict[int, Replica]]:
     """Every domain; the sessions are given back (SP7)."""
     async with AsyncExitStack() as stack:
         replicas = {}
-        for domain in reached.directory.domains(effects().disk):
+        for domain in reached.domains(effects()):
             replica = await stack.enter_async_context(reached.following(domain, NAME, effects()))
             stack.push_async_callback(replica.close_session)
             replicas[domain] = replica

@@ -13,7 +13,7 @@ import msgspec
 
 from dray.errors import DrayError
 from dray.pipeline.errors import BadOption
-from dray.pipeline.options import ReadOptions, parse_options
+from dray.pipeline.options import WHERE, ReadOptions, parse_options
 from dray.pipeline.packed import pack_plan
 from dray.pipeline.planning import plan_read
 from dray.tables.plans import PlanMade, PlanNotMade, PlanOrder
@@ -37,10 +37,11 @@ def main(asked: BinaryIO, told: BinaryIO) -> None:
 
 def _options(order: PlanOrder) -> ReadOptions:
     given = {name.lower(): value for name, value in order.options.items()}
-    wrong = {"path", "url", "objects"} & given.keys()
+    wrong = WHERE & given.keys()
     if wrong:
         raise BadOption("the broker that plans knows where its records are", option=min(wrong))
-    where = {"path": order.data} | ({} if order.store.url is None else {"objects": order.store.url})
+    where = {"path": order.data} if order.log is None else {"log": order.log}
+    where |= {} if order.store.url is None else {"objects": order.store.url}
     return parse_options(given | where)
 
 

@@ -14,11 +14,10 @@ from collections.abc import Mapping
 
 from dray.errors import NotFound
 from dray.machine.machine import Machine
-from dray.node.directory import Identity
 from dray.objects.cluster import bound_to
 from dray.objects.port import Objects
 from dray.pipeline.errors import BadOption
-from dray.pipeline.opening import read_directory
+from dray.pipeline.opening import place_of
 from dray.pipeline.options import ReadOptions
 from dray.pipeline.parallelism import cores
 from dray.pipeline.pins import held_state
@@ -34,12 +33,11 @@ async def plan_read(options: ReadOptions, *, shared: bool = True, parallel: int 
     `shared`: whether the hold may be somebody else's as well; one that is not can be let go early. `parallel`: how many
     tasks run at a time, if not what the session of this planner told.
     """
-    directory, identity = read_directory(options.path)
-    state = await held_state(directory, seconds=options.pin_seconds, shared=shared)  # SP5
-    address = options.objects or str(directory.objects)
+    place, address = place_of(options)
+    state = await held_state(place, seconds=options.pin_seconds, shared=shared)  # SP5
     objects = await open_for_tasks(address)
     try:
-        await _check_binding(objects, identity, address)
+        await _check_binding(objects, state.cluster_id, address)
         tasks = await _plan(options, state.machines, objects, parallel or cores(os.environ))  # noqa: TID251
     finally:
         await objects.close()
@@ -62,10 +60,10 @@ async def _plan(
     return plan_tasks(spans, cores=parallel, min_tasks=options.min_partitions, max_records=options.max_records)
 
 
-async def _check_binding(objects: Objects, identity: Identity, address: str) -> None:
-    """The store must be the one of this directory's cluster."""
+async def _check_binding(objects: Objects, cluster_id: str, address: str) -> None:
+    """The store must be the one of this cluster."""
     bound = await bound_to(objects)
     if bound is None:
         raise NotFound("no records are here: give objects, the store that the broker writes to", objects=address)
-    if bound != identity.cluster_id:
-        raise BadOption("the store belongs to another cluster", objects=address, has=bound, wanted=identity.cluster_id)
+    if bound != cluster_id:
+        raise BadOption("the store belongs to another cluster", objects=address, has=bound, wanted=cluster_id)

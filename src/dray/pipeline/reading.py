@@ -1,8 +1,9 @@
 """What a task does: ranges of objects to Arrow, nothing else.
 
 Batches are read in groups of ranges at once, checked, decompressed and given
-to the kernel, some megabytes at a time. A task holds no state: run again, it
-reads the same bytes and gives the same rows.
+to the kernel, some megabytes at a time. Where nobody asks for what lies in
+the records themselves, they are checked and not decoded. A task holds no
+state: run again, it reads the same bytes and gives the same rows.
 
 Invariants
     SP3  A batch becomes rows only if its CRC is right and it has as many
@@ -46,6 +47,8 @@ ROWS_BYTES: Final = 4 << 20
 ROWS: Final = 65_536
 """Of one Arrow batch."""
 MAX_MS: Final = (2**63 - 1) // 1000
+TOLD: Final = frozenset({"topic", "partition", "offset", "timestampType"})
+"""Columns that the index and the header of a batch tell."""
 
 _BASE_FIELDS: Final = (
     pa.field("key", pa.binary()),
@@ -103,18 +106,28 @@ def _read_wal(
 ) -> Iterator[pa.RecordBatch]:
     """A row is a batch as it was received, and a range of its object."""
     schema = pa.schema([FIELDS[name] for name in columns])
-    for found, append_time in read_records(loop, objects, piece, limit):
+    for found, append_time in read_records(loop, objects, piece, limit, decoded=not TOLD.issuperset(columns)):
         arrays = [_column(name, found, piece, append_time) for name in columns]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def read_records(
-    loop: asyncio.AbstractEventLoop, objects: Objects, piece: Piece, limit: int
+    loop: asyncio.AbstractEventLoop, objects: Objects, piece: Piece, limit: int, *, decoded: bool = True
 ) -> Iterator[tuple[pa.RecordBatch, bool]]:
-    """The records of a piece of WAL objects, as `dray.records.arrow` has them, and whether the log gave their time."""
+    """The records of a piece of WAL objects, as `dray.records.arrow` has them, and whether the log gave their time.
+
+    Those that are not decoded are checked all the same (SP3), and have no column but `offset`.
+    """
+    rows = _Rows(piece, decoded)
     for group in _groups(piece, limit):
         buffers = loop.run_until_complete(_fetch(objects, piece, group))
-        yield from _decode(piece, group, buffers)
+        for part, buffer in zip(group, buffers, strict=True):
+            for row in range(part.first_row, part.end_row):
+                at = piece.positions[row] - part.start
+                yield from rows.add(row, buffer[at : at + piece.sizes[row]])
+        if decoded:  # else nothing of the group is held (SP4)
+            yield from rows.flush()
+    yield from rows.flush()
 
 
 def _read_files(
@@ -186,22 +199,12 @@ async def _fetch(objects: Objects, piece: Piece, group: Sequence[_Range]) -> lis
     return buffers
 
 
-def _decode(
-    piece: Piece, group: Sequence[_Range], buffers: Sequence[memoryview]
-) -> Iterator[tuple[pa.RecordBatch, bool]]:
-    rows = _Rows(piece)
-    for part, buffer in zip(group, buffers, strict=True):
-        for row in range(part.first_row, part.end_row):
-            at = piece.positions[row] - part.start
-            yield from rows.add(row, buffer[at : at + piece.sizes[row]])
-    yield from rows.flush()
-
-
 class _Rows:
-    """Collects decompressed batches until they are worth an Arrow batch."""
+    """Collects batches, decompressed or only counted, until they are worth an Arrow batch."""
 
-    def __init__(self, piece: Piece) -> None:
+    def __init__(self, piece: Piece, decoded: bool) -> None:
         self._piece = piece
+        self._decoded = decoded
         self._parts: list[Part] = []
         self._first_row = 0
         self._held = 0
@@ -229,6 +232,8 @@ class _Rows:
             if batch.record_count != piece.counts[row] or batch.is_control:
                 counted = f"the batch has {batch.record_count} records, not {piece.counts[row]}"
                 raise broken(counted, **_facts(piece, row))
+            if not self._decoded:
+                return (b"", batch.record_count, piece.bases[row], 0, False), batch.has_append_time
             return part_of(batch, piece.bases[row]), batch.has_append_time
         except InvalidBatch as error:
             raise told(error, **_facts(piece, row)) from error  # SP3
@@ -238,7 +243,7 @@ class _Rows:
         if not parts:
             return
         try:
-            found = parts_to_arrow(parts)
+            found = parts_to_arrow(parts) if self._decoded else _offsets(parts)
         except InvalidBatch as error:
             index = error.facts.get("batch", 0)
             row = self._first_row + (index if isinstance(index, int) else 0)
@@ -254,6 +259,18 @@ class _Rows:
         skip = max(0, self._piece.start - first)
         surplus = max(0, base + count - self._piece.end)
         return found.slice(skip, found.num_rows - skip - surplus) if skip or surplus else found
+
+
+def _offsets(parts: Sequence[Part]) -> pa.RecordBatch:
+    """The offsets of batches whose records are not looked at: within one they are dense."""
+    runs: list[list[int]] = []
+    for _, count, base, _, _ in parts:
+        if runs and runs[-1][1] == base:
+            runs[-1][1] = base + count
+        else:
+            runs.append([base, base + count])
+    numbers = pa.concat_arrays([pa.arange(start, end) for start, end in runs])
+    return pa.RecordBatch.from_arrays([numbers], ["offset"])
 
 
 def _column(name: str, found: pa.RecordBatch, piece: Piece, append_time: bool) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Rows of Parquet files, for a task: a row group at a time, as one range of its object.
+"""Rows of Parquet files, for a task: a row group at a time, of which it fetches the columns that it was asked for.
 
 A row of the plan is a file here. What the task holds is one group (SP4); what
 it wants of the file is told by the offsets of its piece.
@@ -11,12 +11,14 @@ from typing import Final
 
 import pyarrow as pa
 
+from dray.buffers import Buffer
 from dray.errors import DrayError
 from dray.objects.port import Objects
 from dray.parquet.footer import footer_bytes
-from dray.parquet.read import Footer, footer_of, rows_of, tables_of
+from dray.parquet.read import Footer, columns_of, footer_of, ranges_of, rows_of
 from dray.pipeline.errors import told
 from dray.pipeline.plan import Piece
+from dray.pipeline.together import some_at_a_time
 
 TAIL_BYTES: Final = 64 << 10
 _STORED: Final = {"timestampType": "attributes"}
@@ -41,8 +43,8 @@ def read_rows(
             for group in footer.groups[footer.first(start) :]:
                 if group.start >= end:
                     break
-                content = loop.run_until_complete(objects.get(path, group.position, group.position + group.size))
-                for found in tables_of(footer, group.number, content, wanted):
+                parts = loop.run_until_complete(_parts(objects, path, ranges_of(footer, group.number, wanted)))
+                for found in columns_of(footer, group.number, parts, wanted):
                     yield _clip(found, start, end)
         except DrayError as error:
             raise told(
@@ -62,6 +64,17 @@ async def first_since(objects: Objects, path: str, crc: int, start: int, time_ms
                 if found is not None:
                     return found[0]
     return None
+
+
+async def _parts(objects: Objects, path: str, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, Buffer]]:
+    """Where each range begins, and its bytes."""
+    found = await some_at_a_time(lambda part: objects.get(path, *part), ranges)
+    parts: list[tuple[int, Buffer]] = []
+    for (start, _), content in zip(ranges, found, strict=True):
+        if isinstance(content, BaseException):
+            raise content
+        parts.append((start, content))
+    return parts
 
 
 async def _footer(objects: Objects, path: str, crc: int) -> Footer:

@@ -1,4 +1,4 @@
-"""Planning where the data directory is: here, or by a broker that is asked over HTTP.
+"""Planning where the log can be read: here, or by a broker that is asked over HTTP.
 
     POST   URL/v1/plans         {"options": {...}, "parallel": n, "shared": bool} -> a plan, packed
     DELETE URL/v1/plans/PIN     lets go of what it held
@@ -22,7 +22,7 @@ import msgspec
 from dray.access.errors import Forbidden, Unauthenticated
 from dray.errors import Conflict, Corrupt, DrayError, Invalid, NotFound, Unavailable, Unknown
 from dray.pipeline.errors import BadOption, DataLoss, NoSuchTopic, NotPinned
-from dray.pipeline.opening import read_directory
+from dray.pipeline.opening import place_of
 from dray.pipeline.options import ReadOptions
 from dray.pipeline.packed import MEDIA_TYPE, unpack_plan
 from dray.pipeline.parallelism import cores
@@ -72,7 +72,7 @@ def end_plan(options: ReadOptions, plan: Plan) -> None:
         return
     with suppress(DrayError, OSError):
         if options.url is None:
-            asyncio.run(let_go(read_directory(options.path)[0], plan.pin))
+            asyncio.run(let_go(place_of(options)[0], plan.pin))
         else:
             _ask(options.url, "DELETE", f"/v1/plans/{quote(plan.pin, safe='')}", b"")
 

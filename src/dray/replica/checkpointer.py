@@ -36,6 +36,8 @@ from dray.telemetry import logger
 DUE_BYTES: Final = 8 << 20
 DUE_WITH_BODIES: Final = 256 << 20
 """What the log may grow by, bodies of messages included."""
+DUE_ROWS: Final = 700_000
+"""What its entries may name: so much is folded in about three seconds, which is what a start after a crash may take."""
 KEPT_MS: Final = 3_600_000
 KEPT_BYTES: Final = 2 << 30
 STOP_S: Final = 10.0
@@ -116,10 +118,9 @@ class Checkpointer:
     def _is_due(self) -> bool:
         most = max(self._due_bytes, self._letting_go.last_size // 2)
         since = self._replica.bytes_since_checkpoint
-        due = since > most or since + self._replica.bodies_since_checkpoint > max(
-            most, 0 if self._is_crowded() else self._due_with_bodies
-        )
-        return due and self._is_maker()
+        with_bodies = max(most, 0 if self._is_crowded() else self._due_with_bodies)
+        due = since > most or since + self._replica.bodies_since_checkpoint > with_bodies
+        return (due or self._replica.rows_since_checkpoint > DUE_ROWS) and self._is_maker()
 
     async def step(self) -> None:
         """Do whatever is due now."""
@@ -148,6 +149,7 @@ class Checkpointer:
         """Make a checkpoint of where the live replica is now, and announce it."""
         position, digest = self._replica.machine.position, self._replica.machine.digest
         covered, bodies = self._replica.bytes_since_checkpoint, self._replica.bodies_since_checkpoint
+        rows = self._replica.rows_since_checkpoint
         await self._folder.fold(position)
         made = await self._store.examine(position)  # what counts is what can be read back
         if (made.position, made.digest) != (position, digest):
@@ -163,6 +165,7 @@ class Checkpointer:
         # Only now: what was not announced is still due.
         self._replica.bytes_since_checkpoint = max(0, self._replica.bytes_since_checkpoint - covered)
         self._replica.bodies_since_checkpoint = max(0, self._replica.bodies_since_checkpoint - bodies)
+        self._replica.rows_since_checkpoint = max(0, self._replica.rows_since_checkpoint - rows)
         self._newest_mark = max(self._newest_mark, position)
 
     # -- who does what -----------------------------------------------------
@@ -207,6 +210,7 @@ class Checkpointer:
             # Another made one: what it covers is not due here any more.
             self._newest_mark = newest
             self._replica.bytes_since_checkpoint = self._replica.bodies_since_checkpoint = 0
+            self._replica.rows_since_checkpoint = 0
         # What lies below a confirmed one is of no use to anybody; one that was copied may lie above many marks.
         usable = [mark.position for mark in marks if mark.usable]
         floor = max([*usable, *await self._store.confirmed()], default=0)

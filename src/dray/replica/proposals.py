@@ -25,6 +25,7 @@ from dray.machine.append import Append
 from dray.machine.append_if import AppendIf
 from dray.machine.brokers import RegisterBroker
 from dray.machine.command import MAX_ROWS, Command, encode
+from dray.machine.heaps.history import Tell
 from dray.machine.offsets import CommitOffsets
 from dray.machine.sessions import Close, Expire, KeepAlive
 from dray.machine.verdict import Verdict
@@ -100,6 +101,7 @@ class Proposals:
             CommitOffsets: self._commits,
             Append: self._bulk,
             AppendIf: self._bulk,
+            Tell: self._bulk,
         }
         self._turns = [self._upkeep, self._rest, self._commits, self._bulk]
         self._filled = asyncio.Event()

@@ -45,6 +45,7 @@ from dray.replica.digests import Digests
 from dray.replica.errors import Behind, Diverged, NotServing, Stopped, TooNew
 from dray.replica.expiry import Observer
 from dray.replica.foretelling import Foretelling
+from dray.replica.leaving import leave
 from dray.replica.proposals import Proposals
 from dray.replica.session import COUNTERS, Identity, OwnSession
 from dray.replica.stall import StallWatch
@@ -110,6 +111,8 @@ class Replica:
         """What a start would have to fold now, entries counted too (`ENTRY_COST_BYTES`)."""
         self.bodies_since_checkpoint = 0
         """Bodies of messages besides: a checkpoint holds few of them, so it is seldom due for them."""
+        self.rows_since_checkpoint = 0
+        """What its entries name: an entry of many costs more to fold than its bytes tell."""
         self._failure: DrayError | None = None
         self._stopping = False
         self.failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
@@ -332,6 +335,7 @@ class Replica:
         telemetry.APPLIED.inc()
         self.bytes_since_checkpoint += len(entry) + ENTRY_COST_BYTES - applied.body_bytes
         self.bodies_since_checkpoint += applied.body_bytes
+        self.rows_since_checkpoint += applied.rows
         self._digests.remember(position, self.machine.digest)
         self._observe(applied)
         self._writer.applied(applied, mine=mine)
@@ -391,8 +395,8 @@ class Replica:
                 " another broker of this cluster into the directory of checkpoints, or restore a backup",
                 read=self.machine.position,
             )
-        self.machine = machine
-        self.bytes_since_checkpoint = self.bodies_since_checkpoint = 0
+        left, self.machine = self.machine, machine
+        self.bytes_since_checkpoint = self.bodies_since_checkpoint = self.rows_since_checkpoint = 0
         self._digests.clear()
         self._digests.remember(machine.position, machine.digest)
         self._observer.clear()
@@ -401,6 +405,7 @@ class Replica:
         self._wakeups.wake_all()
         self._barrier.reached(machine.position)
         logger().warning(telemetry.JUMPED, position=machine.position)
+        await leave(left)
 
     def due_for_expiry(self) -> Sequence[tuple[SessionId, int]]:
         """Sessions that this replica may propose to expire (Q5); an older broker that is heard goes first."""

@@ -180,12 +180,17 @@ class Cluster:
             if store is not None:
                 loaded = await newest_machine(store)
                 machine = loaded if loaded.position else machine
-            replicas[domain] = self.replica(process, self.connect(process, domain), machine, domain=domain)
+            log = await self.opened(process, domain)
+            replicas[domain] = self.replica(process, log, machine, domain=domain)
         await self.serve(process, replicas)
 
     def store(self, _process: Process, domain: int = 0) -> CheckpointStore | None:
         """Where a process keeps the checkpoints of a domain."""
         return self.checkpoints.get(domain)
+
+    async def opened(self, process: Process, domain: int) -> Log:
+        """The log of a domain, as a process that boots opens it."""
+        return self.connect(process, domain)
 
     def connect(self, process: Process, domain: int = 0) -> Log:
         return self.world.connect(process, self.logs[domain])
@@ -230,7 +235,8 @@ class Cluster:
         plane = self.plane(process, replicas)
         async with run_services(plane, self.settings) as services:
             record = self._registration(process)
-            known = plane.watch.start("registration", lambda: keep_registered(plane.domains.catalog, record))
+            ends = plane.domains.catalog.failed
+            known = plane.watch.start("registration", lambda: keep_registered(plane.domains, record, ends))
             broker = self.brokers[process.name] = Broker(process, services)
             try:
                 yield broker

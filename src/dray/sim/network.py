@@ -136,7 +136,7 @@ class Link:
 
     async def travel(self) -> None:
         """One leg of a conversation that is not lost, only slow."""
-        await asyncio.sleep(self.delay())
+        await self._network.loop.sleep(self.delay())
 
     async def call(
         self,

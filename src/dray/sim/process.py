@@ -52,7 +52,7 @@ class SimClock:
 
     def __init__(self, loop: SimLoop, *, offset_ms: int = 0) -> None:
         self._loop = loop
-        self._since = loop.time()
+        self._since = loop.now
         self._boot_ns = 0
         self._wall_ns = (EPOCH_MS + offset_ms + int(self._since * 1000)) * 1_000_000
         self._rate = 1.0
@@ -62,10 +62,10 @@ class SimClock:
 
     def boot_ns(self) -> int:
         # Asked more often than anything else here: without the call of `_elapsed_ns`.
-        return self._boot_ns + int((self._loop.time() - self._since) * self._rate * 1e9)
+        return self._boot_ns + int((self._loop.now - self._since) * self._rate * 1e9)
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds / self._rate)
+        await self._loop.sleep(seconds / self._rate)
 
     def jump_wall(self, ms: int) -> None:
         """Move the wall clock alone."""
@@ -90,10 +90,10 @@ class SimClock:
         elapsed = self._elapsed_ns()
         self._boot_ns += elapsed
         self._wall_ns += elapsed
-        self._since = self._loop.time()
+        self._since = self._loop.now
 
     def _elapsed_ns(self) -> int:
-        return int((self._loop.time() - self._since) * self._rate * 1e9)
+        return int((self._loop.now - self._since) * self._rate * 1e9)
 
 
 class SimOffload:
@@ -189,7 +189,7 @@ class Process:
     @property
     def slept(self) -> float:
         """For how many seconds it was paused so far."""
-        return self._slept + (0.0 if self._asleep_since is None else self._loop.time() - self._asleep_since)
+        return self._slept + (0.0 if self._asleep_since is None else self._loop.now - self._asleep_since)
 
     @property
     def gate(self) -> Gate:
@@ -220,7 +220,7 @@ class Process:
         """Stop its steps, as SIGSTOP or a sleeping laptop does (SM6)."""
         if self.life is Life.RUNNING:
             self._trace.add(self.name, "pause")
-            self._asleep_since = self._loop.time()
+            self._asleep_since = self._loop.now
             self.life = Life.PAUSED
             self._gate.state = GateState.HELD
 

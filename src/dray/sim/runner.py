@@ -19,15 +19,14 @@ from typing import Final, NoReturn
 
 import structlog
 
-from dray.sim.loop import GATE, SimulationError
+from dray.sim.loop import GATE, SimLoop, SimulationError, unheard
 from dray.sim.planted import Scenario
-from dray.sim.scenarios import PLANTED, SCENARIOS
+from dray.sim.scenarios import BESIDE, PLANTED, SCENARIOS
 from dray.sim.trace import Trace
 from dray.sim.world import Violation, World
 
 CPU_SECONDS: Final = 120
 """A run that takes more of a processor spins inside one step, where virtual bounds do not reach."""
-_COLLECT_EVERY: Final = 16
 _CHUNK: Final = 8
 
 
@@ -57,15 +56,31 @@ def scenario_of(seed: int) -> str:
 
 def find_scenario(name: str) -> Scenario:
     """A scenario by name, planted ones included."""
-    found = SCENARIOS.get(name) or PLANTED.get(name)
+    found = SCENARIOS.get(name) or BESIDE.get(name) or PLANTED.get(name)
     if found is None:
-        known = ", ".join([*sorted(SCENARIOS), *sorted(PLANTED)])
+        known = ", ".join([*sorted(SCENARIOS), *sorted(BESIDE), *sorted(PLANTED)])
         raise SystemExit(f"no scenario named {name}; there are: {known}")
     return found
 
 
 def simulate(name: str, seed: int, *, trace_limit: int = 300, keep_trace: bool = False) -> Outcome:
-    """Run one seed of one scenario from the beginning to the end."""
+    """Run one seed of one scenario from the beginning to the end; nothing of its world is left then."""
+    collecting = gc.isenabled()
+    gc.disable()  # or what the loop has left would end, and complain, before the world is closed
+    gc.freeze()  # what was there before is no part of the world, and need not be looked through for it
+    try:
+        return _simulate(name, seed, trace_limit=trace_limit, keep_trace=keep_trace)
+    finally:
+        ended = SimLoop(seed)  # type: ignore[abstract]  # as that of the world, which is not kept
+        ended.close()
+        with unheard(ended):
+            gc.collect()
+        gc.unfreeze()
+        if collecting:
+            gc.enable()
+
+
+def _simulate(name: str, seed: int, *, trace_limit: int, keep_trace: bool) -> Outcome:
     scenario = find_scenario(name)
     world = World(seed, trace_limit=trace_limit)
     violation: str | None
@@ -153,8 +168,6 @@ def _worker(seeds: Sequence[int], scenario: str | None) -> list[Outcome]:
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
             signal.signal(signal.SIGPROF, previous)
-        if seed % _COLLECT_EVERY == 0:
-            gc.collect()
     return outcomes
 
 

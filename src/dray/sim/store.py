@@ -57,6 +57,8 @@ class SharedObjects:
         self.deletions: list[Deletion] = []
         self.on_put: Callable[[str, str], None] | None = None
         """Called with the name and who put it, when it is there."""
+        self.on_content: Callable[[str, bytes, str], None] | None = None
+        """Called with the bytes as well."""
         self.on_delete: Callable[[str, str], None] | None = None
         """Called with the name and who takes it away, before it goes: how a checker watches."""
         self._loop = loop
@@ -66,6 +68,8 @@ class SharedObjects:
         await self.inner.put(path, [content])
         if by and self.on_put is not None:
             self.on_put(path, by)
+        if by and self.on_content is not None:
+            self.on_content(path, content, by)
 
     async def delete(self, path: str, by: str) -> None:
         self.deletions.append(Deletion(path=path, at=self._loop.time(), by=by))

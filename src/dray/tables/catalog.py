@@ -1,10 +1,12 @@
 """The Iceberg catalog: a SQLite file in the data directory, or any that PyIceberg knows.
 
-sqlite              DIR/tables/catalog.db, the default
+sqlite              DIR/tables/catalog.db, the default; brokers of several machines have no such directory
+postgresql://       a SQL catalog in a database, which may be the one of the log
 http://, https://   a REST catalog
-pyiceberg           what PyIceberg's own configuration says of the catalog `dray` (Glue, Hive, PostgreSQL ...)
+pyiceberg           what PyIceberg's own configuration says of the catalog `dray` (Glue, Hive ...)
 """
 
+import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -17,7 +19,7 @@ from requests.adapters import HTTPAdapter
 
 from dray.tables.errors import BadCatalog, CatalogUnavailable
 from dray.tables.io import IMPLEMENTATION, STORE, BoundStore
-from dray.tables.places import BUILT_IN, NAME, sqlite_file
+from dray.tables.places import BUILT_IN, DATABASE, NAME, sqlite_file
 
 CONNECT_S: Final = 10
 ANSWER_S: Final = 60
@@ -26,16 +28,17 @@ PLACE: Final = "iceberg"
 """The prefix of all metadata in the store."""
 
 
-def open_catalog(kind: str, directory: Path, store: BoundStore) -> Catalog:
-    """Open it; tables that are made in it keep their metadata in the store.
+def open_catalog(kind: str, directory: Path | None, store: BoundStore) -> Catalog:
+    """Open it; tables that are made in it keep their metadata in the store. No directory: the log is in none.
 
     Raises:
         BadCatalog: and what is wrong with the setting.
         CatalogUnavailable: it does not answer.
     """
     given = {"py-io-impl": IMPLEMENTATION, STORE: store.key, "warehouse": store.location_of(PLACE)}
+    properties = _properties(kind, directory)
     try:
-        return load_catalog(NAME, **given, **_properties(kind, directory))
+        return _loaded({**given, **properties})
     except (OSError, ServerError, ServiceUnavailableError) as error:  # all errors of requests are the first
         raise CatalogUnavailable("the catalog does not answer", catalog=kind, reason=str(error)[:200]) from error
     except Exception as error:  # each kind of catalog raises its own, and all mean the same here
@@ -49,16 +52,36 @@ def is_lower_casing(catalog: Catalog) -> bool:
     return str(catalog.properties.get("type", "")).lower() in LOWER_CASING
 
 
-def _properties(kind: str, directory: Path) -> Mapping[str, str]:
+def _loaded(properties: Mapping[str, str]) -> Catalog:
+    try:
+        return load_catalog(NAME, **properties)
+    except Exception:
+        # Two that make the tables of one database at once: the database refuses one of them, which finds them then.
+        if properties.get("type") != "sql":
+            raise
+        return load_catalog(NAME, **properties)
+
+
+def _properties(kind: str, directory: Path | None) -> Mapping[str, str]:
     if kind == BUILT_IN:
+        if directory is None:
+            raise BadCatalog(
+                "a catalog in a data directory is of one machine, and this log is shared by several: set table.catalog "
+                "to postgresql://USER@HOST/DATABASE, to the address of a REST catalog, or to pyiceberg",
+                catalog=kind,
+            )
         file = sqlite_file(directory)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return {"type": "sql", "uri": f"sqlite:///{file}"}
+    if kind.startswith(DATABASE):
+        if importlib.util.find_spec("psycopg") is None:
+            raise BadCatalog("a catalog in a database needs an extra: pip install 'dray[postgres]'", catalog=kind)
+        return {"type": "sql", "uri": f"postgresql+psycopg://{kind.removeprefix(DATABASE)}", "pool_pre_ping": "true"}
     if kind.startswith(("http://", "https://")):
         return {"type": "rest", "uri": kind}
     if kind == "pyiceberg":
         return {}
-    raise BadCatalog("expected sqlite, pyiceberg, or the address of a REST catalog", catalog=kind)
+    raise BadCatalog("expected sqlite, pyiceberg, a database, or the address of a REST catalog", catalog=kind)
 
 
 class LimitedRestCatalog(RestCatalog):

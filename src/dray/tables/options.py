@@ -64,6 +64,8 @@ class CompactorOptions(msgspec.Struct, frozen=True, kw_only=True):
     """All that a compactor needs to know."""
 
     data: str
+    log: str | None = None
+    """That brokers of several machines share; then nothing of the data directory is used."""
     store: Store
     tables: bool
     catalog: str

@@ -7,6 +7,8 @@ NAME: Final = "dray"
 """Of the catalog. Spark's must have the same name, or it finds no namespace."""
 BUILT_IN: Final = "sqlite"
 """The value of `table.catalog` that means the file in the data directory."""
+DATABASE: Final = "postgresql://"
+"""How a value of `table.catalog` begins that names a database."""
 
 
 def sqlite_file(directory: Path) -> Path:

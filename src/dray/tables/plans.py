@@ -12,6 +12,8 @@ class PlanOrder(msgspec.Struct, frozen=True, kw_only=True):
 
     data: str
     """The data directory."""
+    log: str | None = None
+    """The log, if it is one that brokers of several machines share; then the directory keeps nothing of it."""
     store: Store
     options: dict[str, str]
     """Those of `spark.read.format("dray")`, but for where."""

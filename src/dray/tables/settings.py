@@ -6,6 +6,9 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from dray.config import Section, Size
+from dray.errors import Invalid
+from dray.log.urls import parse_log_url
+from dray.tables.places import DATABASE
 
 
 class TableSettings(Section):
@@ -15,8 +18,10 @@ class TableSettings(Section):
     """Put compacted files into tables. Without it records are compacted for consumers alone."""
 
     catalog: str = "sqlite"
-    """Where tables are found: `sqlite`, a file in the data directory; the `http://` or `https://` address of a REST
-    catalog; or `pyiceberg`, what PyIceberg's own configuration says of the catalog named dray."""
+    """Where tables are found: `sqlite`, a file in the data directory; `postgresql://USER@HOST/DATABASE`, a SQL catalog
+    in a database (the extra `postgres`); the `http://` or `https://` address of a REST catalog; or `pyiceberg`, what
+    PyIceberg's own configuration says of the catalog named dray. Brokers of several machines need another one than
+    `sqlite`."""
 
     namespace: str = Field(default="topics", pattern=r"[A-Za-z0-9_]{1,100}")
     """The namespace of all tables in the catalog."""
@@ -31,8 +36,13 @@ class TableSettings(Section):
     @field_validator("catalog")
     @classmethod
     def _known_catalog(cls, value: str) -> str:
-        if value not in ("sqlite", "pyiceberg") and not value.startswith(("http://", "https://")):
-            raise ValueError("expected sqlite, pyiceberg, or the address of a REST catalog")
+        if value.startswith(DATABASE):
+            try:
+                parse_log_url(value)  # it has the same form, and a password in it is refused alike
+            except Invalid as error:
+                raise ValueError(str(error)) from None
+        elif value not in ("sqlite", "pyiceberg") and not value.startswith(("http://", "https://")):
+            raise ValueError("expected sqlite, pyiceberg, postgresql://USER@HOST/DATABASE, or a REST catalog's address")
         return value
 
 
@@ -70,4 +80,5 @@ class CompactionSettings(Section):
     tables that stand still."""
 
     master: str = "local[*,4]"
-    """Where Spark runs: on the cores of this machine, or the `spark://` address of a cluster."""
+    """Where Spark runs: on the cores of this machine, at the `spark://` address of a cluster, or at the `sc://` address
+    of a Spark Connect server."""

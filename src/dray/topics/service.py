@@ -20,7 +20,7 @@ from dray.clock import Clock
 from dray.errors import DrayError, Unavailable
 from dray.ids import Entropy, new_uuid
 from dray.machine.command import MAX_ROWS, Command
-from dray.machine.names import StreamId, TopicId, domain_of
+from dray.machine.names import StreamId, TopicId, domain_for, domain_of
 from dray.machine.streams import CloseStream, OpenStream, StreamClosed
 from dray.machine.topics import (
     SLICES,
@@ -52,6 +52,8 @@ SLICE: Final = 1_000
 """Streams that are given, opened or closed in one entry (Q8)."""
 MAX_REPLICATION: Final = 32_767
 ALTER_TRIES: Final = 5
+DRAWS: Final = 64
+"""How often an id is drawn for each domain, until a topic lies in a certain one."""
 STALE_MS: Final = 10_000
 """A saga that has not moved for this long of machine time is finished by whoever looks."""
 
@@ -137,15 +139,17 @@ class TopicService:
         """Of one topic; what one command gives, until the rules know slices."""
         return MAX_PARTITIONS if self._catalog.machine.version >= SLICES else MAX_ROWS
 
-    async def create(self, wanted: NewTopic) -> Topic:
+    async def create(self, wanted: NewTopic, *, domain: int | None = None) -> Topic:
         """Make a topic; returns when it is visible with all its partitions (T5).
+
+        `domain`: where its first partition is to live; anywhere, unless it is given.
 
         Raises:
             TopicExists, BadTopicName, BadPartitions, BadReplication, BadTopicConfig: nothing was made.
             Unavailable, Unknown: ask again; whoever finds the saga unfinished goes on with it.
         """
         kept = self.check(wanted)
-        topic_id = TopicId(new_uuid(self._entropy).bytes)
+        topic_id = self._new_id(domain)
         command = CreateTopic(
             topic_id=topic_id,
             name=wanted.name,
@@ -163,6 +167,14 @@ class TopicService:
                 raise _unexpected(verdict)
         await self.finish(topic_id)
         return await self.find_id(topic_id)
+
+    def _new_id(self, domain: int | None) -> TopicId:
+        domains = self._catalog.machine.head.domains
+        for _ in range(DRAWS * domains):
+            topic_id = TopicId(new_uuid(self._entropy).bytes)
+            if domain is None or domain_for(topic_id, 0, domains) == domain:
+                return topic_id
+        raise Unavailable("no partition lives in that domain", domain=domain)
 
     def ensure_growth(self, topic: Topic, partitions: int) -> None:
         """Raise `BadPartitions` unless a topic may get this many."""

@@ -82,7 +82,7 @@ class DlqPolicy(_message.Message):
     def __init__(self, enabled: _Optional[bool] = ..., retention: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class HeapConfig(_message.Message):
-    __slots__ = ("k", "visibility_timeout", "max_lease", "max_retries", "backoff", "dlq", "retention", "dedup_window", "message_ttl", "max_payload_bytes", "payload_format", "compression", "on_unavailable", "paused", "max_messages", "max_inflight", "max_leases_per_consumer", "max_dedup_keys")
+    __slots__ = ("k", "visibility_timeout", "max_lease", "max_retries", "backoff", "dlq", "retention", "dedup_window", "message_ttl", "max_payload_bytes", "payload_format", "compression", "on_unavailable", "paused", "max_messages", "max_inflight", "max_leases_per_consumer", "max_dedup_keys", "history")
     K_FIELD_NUMBER: _ClassVar[int]
     VISIBILITY_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
     MAX_LEASE_FIELD_NUMBER: _ClassVar[int]
@@ -101,6 +101,7 @@ class HeapConfig(_message.Message):
     MAX_INFLIGHT_FIELD_NUMBER: _ClassVar[int]
     MAX_LEASES_PER_CONSUMER_FIELD_NUMBER: _ClassVar[int]
     MAX_DEDUP_KEYS_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
     k: int
     visibility_timeout: _duration_pb2.Duration
     max_lease: _duration_pb2.Duration
@@ -119,7 +120,8 @@ class HeapConfig(_message.Message):
     max_inflight: int
     max_leases_per_consumer: int
     max_dedup_keys: int
-    def __init__(self, k: _Optional[int] = ..., visibility_timeout: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., max_lease: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., max_retries: _Optional[int] = ..., backoff: _Optional[_Union[Backoff, _Mapping]] = ..., dlq: _Optional[_Union[DlqPolicy, _Mapping]] = ..., retention: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., dedup_window: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., message_ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., max_payload_bytes: _Optional[int] = ..., payload_format: _Optional[_Union[PayloadFormat, str]] = ..., compression: _Optional[bool] = ..., on_unavailable: _Optional[_Union[OnUnavailable, str]] = ..., paused: _Optional[bool] = ..., max_messages: _Optional[int] = ..., max_inflight: _Optional[int] = ..., max_leases_per_consumer: _Optional[int] = ..., max_dedup_keys: _Optional[int] = ...) -> None: ...
+    history: str
+    def __init__(self, k: _Optional[int] = ..., visibility_timeout: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., max_lease: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., max_retries: _Optional[int] = ..., backoff: _Optional[_Union[Backoff, _Mapping]] = ..., dlq: _Optional[_Union[DlqPolicy, _Mapping]] = ..., retention: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., dedup_window: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., message_ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., max_payload_bytes: _Optional[int] = ..., payload_format: _Optional[_Union[PayloadFormat, str]] = ..., compression: _Optional[bool] = ..., on_unavailable: _Optional[_Union[OnUnavailable, str]] = ..., paused: _Optional[bool] = ..., max_messages: _Optional[int] = ..., max_inflight: _Optional[int] = ..., max_leases_per_consumer: _Optional[int] = ..., max_dedup_keys: _Optional[int] = ..., history: _Optional[str] = ...) -> None: ...
 
 class HeapRef(_message.Message):
     __slots__ = ("topic",)

@@ -41,6 +41,8 @@ _NUMBERS: Final = (
     "max_dedup_keys",
 )  # fmt: skip
 _SWITCHES: Final = ("jitter", "dead_letters", "json", "compression", "paused")
+_TEXTS: Final = ("history",)
+_OFF: Final = "off"
 _WORDS: Final = {"true": True, "false": False}
 
 
@@ -68,7 +70,9 @@ def options_of(texts: Sequence[str] | None) -> HeapOptions:
     return cast("HeapOptions", found)
 
 
-def _value(name: str, value: str) -> int | bool | timedelta:
+def _value(name: str, value: str) -> int | bool | str | timedelta:
+    if name in _TEXTS:
+        return "" if value == _OFF else value
     if name in _SPANS:
         return parse_duration(value)
     if name in _NUMBERS:
@@ -77,7 +81,7 @@ def _value(name: str, value: str) -> int | bool | timedelta:
         if value not in _WORDS:
             raise Invalid("expected true or false")
         return _WORDS[value]
-    raise Invalid(f"no such config; there are {', '.join(sorted((*_SPANS, *_NUMBERS, *_SWITCHES)))}")
+    raise Invalid(f"no such config; there are {', '.join(sorted((*_SPANS, *_NUMBERS, *_SWITCHES, *_TEXTS)))}")
 
 
 def text_of(payload: object) -> str:

@@ -1,38 +1,29 @@
 """`drayd admin key` and `drayd admin audit`: who is let in, and what administrators did."""
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from pathlib import Path
-from typing import Annotated, Final, TypeAlias, TypeVar
+from typing import Annotated, Final
 
 import typer
 
+from dray.access.audit import ChainEnd
 from dray.access.authorizer import Action
 from dray.access.key_service import KeyService, NewKey
 from dray.access.keys import KeyText
 from dray.access.principals import KnownCaller
-from dray.cli.options import KEY_ROLE_HELP, FormatOption, KeyExpires, KeyName, KeyPrincipal
+from dray.cli.options import KEY_ROLE_HELP, ConfigFile, FormatOption, KeyExpires, KeyName, KeyPrincipal, Sets
 from dray.cli.output import Format, answer
+from dray.cli.places import CommandPlace, Where, run_at
 from dray.cli.tables import TableFormat, TableOption, show
-from dray.clock import SystemClock
 from dray.config import parse_duration
-from dray.disk import LocalDisk
-from dray.ids import SystemEntropy
 from dray.machine.access import ApiKey, KeyRole
 from dray.node.audit_files import AskedCommand, check_audit, unlisted
 from dray.node.directory import DataDirectory
 from dray.node.keys import change_keys, list_keys
-from dray.node.metadata import Effects
-from dray.offload import ThreadOffload
 
-key: Final = typer.Typer(help="API keys, for who owns the data directory; beside a running broker or with none.")
+key: Final = typer.Typer(help="API keys, for who owns the data directory or the log; brokers may run.")
 audit: Final = typer.Typer(help="The audit files of a data directory: what administrators did.")
 
-T = TypeVar("T")
-KeysDirectory: TypeAlias = Annotated[Path, typer.Argument(metavar="DIR", help="The data directory.")]
 CONFIRMED: Final = "It works no more, at once and on open streams too. Revoke it?"
 
 
@@ -46,11 +37,13 @@ class RoleName(Enum):
 
 @key.command("create")
 def create(
-    directory: KeysDirectory,
+    where: Where,
     name: KeyName = "",
     role: Annotated[RoleName | None, typer.Option("--role", help=KEY_ROLE_HELP)] = None,
     principal: KeyPrincipal = "",
     expires: KeyExpires = "",
+    config: ConfigFile = None,
+    sets: Sets = None,
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Make a key. Its secret is shown once, and stored nowhere."""
@@ -61,13 +54,13 @@ def create(
         life_ms=_life_ms(expires),
     )
 
-    async def make(effects: Effects) -> tuple[ApiKey, KeyText]:
+    async def make(asked: CommandPlace) -> tuple[ApiKey, KeyText]:
         async def work(keys: KeyService, caller: KnownCaller) -> tuple[ApiKey, KeyText]:
             return await keys.create(wanted, caller)
 
-        return await change_keys(DataDirectory.at(directory, effects.disk), effects, Action.CREATE_KEY, name, work)
+        return await change_keys(asked.place, asked.root, asked.effects, Action.CREATE_KEY, name, work)
 
-    made, text = _run(make)
+    made, text = run_at(where, config, sets, make)
     document = {**_shown(made, made.created_ms), "key": text.reveal()}
     told = f"{text.reveal()}\n\nThis is key {made.id} of {made.principal}, role {made.role.name.lower()}. "
     told += "Keep it: it is shown this once.\nFrom now on the HTTP and gRPC ports of this cluster need a key, "
@@ -76,13 +69,9 @@ def create(
 
 
 @key.command("list")
-def list_all(directory: KeysDirectory, form: TableOption = TableFormat.TEXT) -> None:
+def list_all(where: Where, config: ConfigFile = None, sets: Sets = None, form: TableOption = TableFormat.TEXT) -> None:
     """Every key, when it was last used, and whether it works."""
-
-    async def look(effects: Effects) -> tuple[list[ApiKey], int]:
-        return await list_keys(DataDirectory.at(directory, effects.disk), effects)
-
-    found, now_ms = _run(look)
+    found, now_ms = run_at(where, config, sets, lambda asked: list_keys(asked.place, asked.effects))
     rows = [
         (one.id, one.name, one.principal, one.role.name.lower(), _moment(one.created_ms), _moment(one.used_ms),
          _moment(one.expires_ms), _state(one, now_ms))
@@ -94,34 +83,36 @@ def list_all(directory: KeysDirectory, form: TableOption = TableFormat.TEXT) -> 
 
 @key.command("revoke")
 def revoke(
-    directory: KeysDirectory,
+    where: Where,
     key_id: Annotated[str, typer.Argument(metavar="KEY", help="The id of the key.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    config: ConfigFile = None,
+    sets: Sets = None,
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Let a key work no more."""
     if not yes:
         typer.confirm(CONFIRMED, abort=True)
 
-    async def end(effects: Effects) -> None:
+    async def end(asked: CommandPlace) -> None:
         async def work(keys: KeyService, caller: KnownCaller) -> None:
             await keys.revoke(key_id, caller)
 
-        await change_keys(DataDirectory.at(directory, effects.disk), effects, Action.REVOKE_KEY, key_id, work)
+        await change_keys(asked.place, asked.root, asked.effects, Action.REVOKE_KEY, key_id, work)
 
-    _run(end)
+    run_at(where, config, sets, end)
     answer(form, {"id": key_id, "revoked": True}, f"key {key_id} works no more")
 
 
 @audit.command("verify")
-def verify(directory: KeysDirectory, form: FormatOption = Format.TEXT) -> None:
+def verify(where: Where, config: ConfigFile = None, sets: Sets = None, form: FormatOption = Format.TEXT) -> None:
     """Check that no line of the audit files was changed, dropped or inserted, and compare them with the log."""
-    found = check_audit(DataDirectory.at(directory, LocalDisk()), LocalDisk())
 
-    async def compare(effects: Effects) -> tuple[int, list[AskedCommand]]:
-        return await unlisted(DataDirectory.at(directory, effects.disk), effects)
+    async def compare(at: CommandPlace) -> tuple[dict[str, ChainEnd], int, list[AskedCommand]]:
+        chains = check_audit(DataDirectory(at.root), at.effects.disk)
+        return chains, *await unlisted(at.place, at.root, at.effects)
 
-    asked, missing = _run(compare)
+    found, asked, missing = run_at(where, config, sets, compare)
     document = {
         "chains": [
             {"path": place, "lines": end.lines, "files": end.files, "hash": end.hash, "torn_bytes": end.torn_bytes}
@@ -156,20 +147,6 @@ def _life_ms(text: str) -> int:
     if life_ms <= 0:
         raise typer.BadParameter("expected more than nothing", param_hint="--expires")
     return life_ms
-
-
-def _run(work: Callable[[Effects], Coroutine[None, None, T]]) -> T:
-    with _effects() as effects:
-        return asyncio.run(work(effects))
-
-
-@contextmanager
-def _effects() -> Iterator[Effects]:
-    offload = ThreadOffload(1)
-    try:
-        yield Effects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=offload)
-    finally:
-        offload.close()
 
 
 def _shown(one: ApiKey, now_ms: int) -> dict[str, object]:

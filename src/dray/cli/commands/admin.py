@@ -1,9 +1,8 @@
-"""Look at a data directory's metadata, verify and recover it; its keys, tables and audit files."""
+"""Look at the metadata of a cluster, verify and recover it; its keys, tables and audit files."""
 
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 
 import typer
@@ -13,6 +12,7 @@ from dray.cli.commands._moving import export_cluster, import_cluster
 from dray.cli.commands._pins import pins
 from dray.cli.options import ConfigFile, FormatOption, Sets, load_config
 from dray.cli.output import Format, answer
+from dray.cli.places import CommandPlace, Where, only_directory, run_at
 from dray.cli.table_commands import table
 from dray.clock import SystemClock
 from dray.disk import DirectoryLock, LocalDisk
@@ -23,16 +23,13 @@ from dray.machine import listing
 from dray.machine.keys import ROOT
 from dray.machine.machine import Machine
 from dray.node.activation import activate, newest_version
-from dray.node.directory import DataDirectory
 from dray.node.growth import add_domains
 from dray.node.history import state_of_version
 from dray.node.inspection import Inspected, current_machine, inspect, verify
-from dray.node.metadata import Effects
-from dray.node.recovery import recover as recover_domain
-from dray.offload import ThreadOffload
+from dray.node.recovery import Recovered, recovered
 
 app: Final = typer.Typer()
-meta: Final = typer.Typer(help="The metadata of a data directory, beside a running broker or with none.")
+meta: Final = typer.Typer(help="The metadata of a cluster, beside running brokers or with none.")
 app.add_typer(meta, name="meta")
 meta.command("export")(export_cluster)
 meta.command("import")(import_cluster)
@@ -41,32 +38,40 @@ app.add_typer(pins, name="pins")
 app.add_typer(key, name="key")
 app.add_typer(audit, name="audit")
 
-Directory: TypeAlias = Annotated[Path, typer.Argument(metavar="DIR", help="The data directory.")]
 DomainOption: TypeAlias = Annotated[int, typer.Option("--domain", min=0, max=0xFFFF, help="Which domain to look at.")]
 
 
 @app.callback()
 def admin() -> None:
-    """Look at a data directory's metadata, verify and recover it; its keys, tables and audit files."""
+    """Look at the metadata of a cluster, verify and recover it; its keys, tables and audit files."""
 
 
 @meta.command("ls")
 def list_keys(
-    directory: Directory,
+    where: Where,
     prefix: Annotated[str, typer.Argument(metavar="PREFIX")] = ROOT,
     domain: DomainOption = 0,
+    config: ConfigFile = None,
+    sets: Sets = None,
     form: FormatOption = Format.TEXT,
 ) -> None:
     """List the state under the specification's keys, in order."""
-    machine = asyncio.run(_machine(directory, domain))
+    machine = run_at(where, config, sets, lambda asked: _machine(asked, domain))
     pairs = list(listing.ls(machine, prefix))
     answer(form, {"keys": [{"key": key, "value": value} for key, value in pairs]}, "\n".join(key for key, _ in pairs))
 
 
 @meta.command("get")
-def get_key(directory: Directory, key: str, domain: DomainOption = 0, form: FormatOption = Format.TEXT) -> None:
+def get_key(
+    where: Where,
+    key: str,
+    domain: DomainOption = 0,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    form: FormatOption = Format.TEXT,
+) -> None:
     """Show the value of one key."""
-    value = listing.get(asyncio.run(_machine(directory, domain)), key)
+    value = listing.get(run_at(where, config, sets, lambda asked: _machine(asked, domain)), key)
     if value is None:
         raise NotFound("no such key: list them with `drayd admin meta ls`", key=key)
     answer(form, {"key": key, "value": value}, json.dumps(value, indent=2))
@@ -89,22 +94,30 @@ def list_version(
 
 @meta.command("tail")
 def show_entries(
-    directory: Directory,
+    where: Where,
     domain: DomainOption = 0,
     after: Annotated[int, typer.Option("--after", min=0, help="Begin behind this position.")] = 0,
     lines: Annotated[int, typer.Option("-n", min=1, help="Show the last this many entries.")] = 20,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is appended.")] = False,
+    config: ConfigFile = None,
+    sets: Sets = None,
 ) -> None:
     """Print entries of the log, one JSON object a line."""
-    asyncio.run(_print_entries(directory, domain, after, lines, follow=follow))
+    run_at(where, config, sets, lambda asked: _print_entries(asked, domain, after, lines, follow=follow))
 
 
 @meta.command("verify")
-def verify_log(directory: Directory, domain: DomainOption = 0, form: FormatOption = Format.TEXT) -> None:
+def verify_log(
+    where: Where,
+    domain: DomainOption = 0,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    form: FormatOption = Format.TEXT,
+) -> None:
     """Fold the whole log, compare every checkpoint with it, and tell the digest."""
 
-    async def check() -> None:
-        async with inspect(DataDirectory.at(directory, LocalDisk()), domain, LocalDisk()) as inspected:
+    async def check(asked: CommandPlace) -> None:
+        async with inspect(asked.place, domain, LocalDisk()) as inspected:
             found = await verify(inspected)
             torn = inspected.torn
         document = {
@@ -120,26 +133,34 @@ def verify_log(directory: Directory, domain: DomainOption = 0, form: FormatOptio
             text += f"\na torn tail of {torn.cut} bytes was never acknowledged; the next start cuts it"
         answer(form, document, text)
 
-    asyncio.run(check())
+    run_at(where, config, sets, check)
 
 
 @meta.command("recover")
 def recover(
-    directory: Directory,
+    where: Where,
     domain: DomainOption = 0,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    config: ConfigFile = None,
+    sets: Sets = None,
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Begin a new log with what a damaged or rolled-back one still tells; the old one is kept aside."""
-    if not yes:
-        typer.confirm("What was acknowledged behind the damage is lost for good. Begin a new log?", abort=True)
-    lock = DirectoryLock(directory)
-    try:
-        found = recover_domain(
-            DataDirectory.at(directory, LocalDisk()), domain, LocalDisk(), SystemEntropy(), SystemClock()
+
+    async def begin(asked: CommandPlace) -> Recovered:
+        directory = only_directory(
+            asked.place,
+            "restore it by its own means, or from a file of `drayd admin meta export` with `drayd admin meta import`",
         )
-    finally:
-        lock.release()
+        if not yes:
+            typer.confirm("What was acknowledged behind the damage is lost for good. Begin a new log?", abort=True)
+        lock = DirectoryLock(directory.root)
+        try:
+            return await recovered(directory, domain, LocalDisk(), SystemEntropy(), SystemClock())
+        finally:
+            lock.release()
+
+    found = run_at(where, config, sets, begin)
     document = {
         "position": found.position, "generation": found.generation, "log_id": found.log_id.hex(),
         "lost_bytes": found.salvage.lost_bytes, "aside": str(found.aside),
@@ -156,11 +177,13 @@ def recover(
 
 @meta.command("activate")
 def activate_version(
-    directory: Directory,
+    where: Where,
     version: Annotated[
         int | None, typer.Argument(metavar="[VERSION]", min=1, max=255, help="Default: the newest this build knows.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    config: ConfigFile = None,
+    sets: Sets = None,
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Let a newer version of the rules hold, once every broker knows it; older builds cannot open the log any more."""
@@ -169,12 +192,7 @@ def activate_version(
         raise Invalid("this build does not know that version: upgrade it first", version=wanted, knows=newest_version())
     if not yes:
         typer.confirm(f"There is no way back from version {wanted}. Activate it?", abort=True)
-    offload = ThreadOffload(1)
-    effects = Effects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=offload)
-    try:
-        done = asyncio.run(activate(DataDirectory.at(directory, effects.disk), wanted, effects))
-    finally:
-        offload.close()
+    done = run_at(where, config, sets, lambda asked: activate(asked.place, wanted, asked.effects))
     document = {"domains": [{"domain": n, "before": old, "active": new} for n, (old, new) in sorted(done.items())]}
     lines = [f"domain {n}: version {new} is active (was {old})" for n, (old, new) in sorted(done.items())]
     answer(form, document, "\n".join(lines))
@@ -182,26 +200,23 @@ def activate_version(
 
 @meta.command("add-domains")
 def add_data_domains(
-    directory: Directory,
+    where: Where,
     domains: Annotated[int, typer.Argument(metavar="N", min=2, max=256, help="How many there are to be.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    config: ConfigFile = None,
+    sets: Sets = None,
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Give a cluster that nobody runs at the moment more data domains, so that more brokers can lead some."""
     if not yes:
         typer.confirm(f"Domains are never taken away again. Let there be {domains}?", abort=True)
-    offload = ThreadOffload(1)
-    effects = Effects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=offload)
-    try:
-        before, after = asyncio.run(add_domains(DataDirectory.at(directory, effects.disk), domains, effects))
-    finally:
-        offload.close()
+    before, after = run_at(where, config, sets, lambda asked: add_domains(asked.place, domains, asked.effects))
     text = f"there are {after} data domains (were {before}): new partitions are spread over all of them"
     answer(form, {"before": before, "domains": after}, text)
 
 
-async def _machine(directory: Path, domain: int) -> Machine:
-    async with inspect(DataDirectory.at(directory, LocalDisk()), domain, LocalDisk()) as inspected:
+async def _machine(asked: CommandPlace, domain: int) -> Machine:
+    async with inspect(asked.place, domain, LocalDisk()) as inspected:
         _refuse_damage(inspected)
         return await current_machine(inspected)
 
@@ -214,8 +229,8 @@ def _refuse_damage(inspected: Inspected) -> None:
         )
 
 
-async def _print_entries(directory: Path, domain: int, after: int, lines: int, *, follow: bool) -> None:
-    async with inspect(DataDirectory.at(directory, LocalDisk()), domain, LocalDisk()) as inspected:
+async def _print_entries(asked: CommandPlace, domain: int, after: int, lines: int, *, follow: bool) -> None:
+    async with inspect(asked.place, domain, LocalDisk()) as inspected:
         tail = await inspected.log.tail()
         start = after if after else max(after, tail - lines)
         async for line in _entries(inspected, start, tail, follow=follow and inspected.live):

@@ -18,6 +18,7 @@ CLOSED: Final = -5
 MALFORMED: Final = -6
 TORN: Final = -7
 UNDECIDED: Final = -8
+HISTORY_FULL: Final = -9
 
 # Of a settlement, and of a message that an operator named.
 DONE: Final = 0

@@ -39,6 +39,8 @@ class OpenShard(Packed, frozen=True, kw_only=True):
     revision: Count
     """Of the heap; an older one than the shard knows changes nothing."""
     config: HeapConfig = msgspec.field(default_factory=HeapConfig)
+    name: Text = ""
+    """Of the heap, for its history."""
 
 
 class CloseShard(Packed, frozen=True, kw_only=True):

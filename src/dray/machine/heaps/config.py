@@ -61,6 +61,8 @@ class HeapConfig(Part, frozen=True, kw_only=True):
     max_inflight: Ceiling = 100_000
     max_leases_per_consumer: Ceiling = 10_000
     max_dedup_keys: Ceiling = 1_000_000
+    history: Annotated[str, Meta(max_length=249)] = ""
+    """The topic that is told what happens to each message; none: nothing is written down (HI3)."""
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(HeapConfig)

@@ -30,6 +30,7 @@ from typing import Final
 from dray.errors import Corrupt
 from dray.machine.heaps.answers import DIED, DONE
 from dray.machine.heaps.config import HeapConfig, Mode
+from dray.machine.heaps.history import Cause, EventKind, ShardHistory
 from dray.machine.heaps.order import ARRIVAL_SHIFT, BIAS, KEY_SHIFT, SLOT_MASK, MessageOrder, arrival_of, entry_of
 from dray.machine.heaps.rows import DEAD, DELAYED, READY, MessageRows
 from dray.machine.heaps.timers import backoff_ms
@@ -84,7 +85,17 @@ class Messages:
         self.inline_bytes = 0
         self.let_go: list[int] = []
         """Objects of rows that went, one for each row: the machine releases them after each command."""
+        self.history: ShardHistory | None = None
+        """Where what happens is written down; None: nowhere (HI3)."""
         self._inline = inline
+
+    def note_down(
+        self, slot: int, kind: int, *, attempts: int | None = None, span_ms: int = 0, who: str = "", note: str = ""
+    ) -> None:
+        """Something happens to a message, for its heap's history."""
+        if self.history is not None:
+            row = self.rows.read(slot)
+            self.history.add(kind, row, attempts=attempts, span_ms=span_ms, who=who, note=note)
 
     def rank(self, priority: int) -> int:
         """Least is best."""
@@ -117,27 +128,34 @@ class Messages:
         self.rows.set_due(slot, 0)
         self.ready.push(entry_of(self.rank(self.rows.priority(slot)), self.rows.arrival(slot), slot))
 
-    def fail(self, slot: int, now_ms: int, delay_ms: int = -1) -> int:
-        """A delivery failed: back after a while, or to the dead (L3)."""
+    def fail(self, slot: int, now_ms: int, delay_ms: int, cause: Cause) -> int:
+        """A delivery failed: back after a while (-1: the heap's backoff), or to the dead (L3)."""
         failed, most = self.rows.attempts(slot)
         if delay_ms < 0:
             delay_ms = backoff_ms(self.config, self.rows.arrival(slot), failed)
         self.totals.failed += 1
         self.rows.set_attempts(slot, failed + 1, most)
+        if self.history is not None:
+            span_ms = 0 if failed >= most else delay_ms
+            self.note_down(slot, cause.kind, span_ms=span_ms, who=cause.who, note=cause.note)
         if failed >= most:
             return self.die(slot, now_ms)
         self.come_back(slot, now_ms + delay_ms, now_ms)
         return DONE
 
-    def reject(self, slot: int, now_ms: int) -> int:
+    def reject(self, slot: int, now_ms: int, cause: Cause) -> int:
         """A delivery failed, and no other is to be tried."""
         failed, most = self.rows.attempts(slot)
         self.totals.failed += 1
         self.rows.set_attempts(slot, failed + 1, most)
+        if self.history is not None:
+            self.note_down(slot, cause.kind, who=cause.who, note=cause.note)
         return self.die(slot, now_ms)
 
     def die(self, slot: int, now_ms: int) -> int:
         self.totals.died += 1
+        if self.history is not None:
+            self.note_down(slot, EventKind.DEAD if self.config.dead_letters else EventKind.DROPPED)
         if not self.config.dead_letters:
             self.totals.dropped += 1
             self.remove(slot)
@@ -194,12 +212,15 @@ class Messages:
     def forget_dead(self, now_ms: int, limit: int) -> int:
         """Dead messages past their retention go, the oldest first."""
         gone = 0
+        if self.history is not None:
+            limit = min(limit, max(0, self.history.room))  # HI2
         cutoff_ms = now_ms - self.config.retention_ms
         for slot in list(islice(self.dead, limit)):
             if self.rows.due_ms(slot) > cutoff_ms:
                 break
             del self.dead[slot]
             self.totals.dropped += 1
+            self.note_down(slot, EventKind.FORGOTTEN)
             self.remove(slot)
             gone += 1
         return gone

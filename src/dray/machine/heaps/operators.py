@@ -8,6 +8,7 @@ from itertools import islice
 
 from dray.machine.heaps.answers import ALREADY, DONE, GONE, LOST
 from dray.machine.heaps.commands import Buried, Bury, Drop, MessageRef, Moved, Purge, Purged, Replay, Spilled
+from dray.machine.heaps.history import EventKind
 from dray.machine.heaps.packets import SPILL_ROW, Spill
 from dray.machine.heaps.rows import DEAD, LEASED, PREPARED
 from dray.machine.heaps.shard import HeapMoment, Shard
@@ -46,6 +47,7 @@ def _bury_one(shard: Shard, ref: MessageRef, command: Bury, moment: HeapMoment) 
         messages.leave_lists(ref.slot)
     if command.note:
         messages.notes[ref.slot] = command.note
+    messages.note_down(ref.slot, EventKind.BURIED, who=command.actor, note=command.note)
     messages.die(ref.slot, moment.now_ms)
     return DONE
 
@@ -66,6 +68,7 @@ def replay(shard: Shard, command: Replay, moment: HeapMoment) -> Moved:
         messages.notes.pop(slot, None)
         messages.settled.pop(slot, None)
         messages.make_ready(slot)
+        messages.note_down(slot, EventKind.REPLAYED, who=command.actor)
     messages.totals.replayed += len(slots)
     return Moved(count=len(slots), left=0 if command.messages else len(messages.dead))
 
@@ -76,7 +79,9 @@ def drop(shard: Shard, command: Drop, moment: HeapMoment) -> Moved:
         slots = _expired_ones(shard, command.messages, moment)
     else:
         slots = _dead_ones(shard, command.messages, min(command.limit, moment.spare))
+    kind = EventKind.OUTDATED if command.expired else EventKind.DELETED
     for slot in slots:
+        messages.note_down(slot, kind, who=command.actor)
         messages.leave_lists(slot)
         messages.remove(slot)
     messages.totals.dropped += len(slots)
@@ -100,6 +105,7 @@ def purge(shard: Shard, command: Purge, moment: HeapMoment) -> Purged:
             continue
         else:
             messages.leave_lists(slot)
+        messages.note_down(slot, EventKind.PURGED, who=command.actor)
         messages.remove(slot)
         count += 1
     messages.totals.dropped += count

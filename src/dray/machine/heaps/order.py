@@ -25,6 +25,8 @@ SLOT_MASK: Final = 0xFFFF_FFFF
 ARRIVAL_MASK: Final = 0xFFFF_FFFF_FFFF
 MAX_ARRIVAL: Final = ARRIVAL_MASK
 BIAS: Final = 1 << 63
+PIECE: Final = 100_000
+"""Entries that are put in order at once: 5 ms."""
 SWEEP: Final = 4
 """Entries that are looked at for each one that became stale: so at most about a quarter of them are."""
 
@@ -58,8 +60,14 @@ class MessageOrder:
         return heappop(self.entries)
 
     def rebuild(self, entries: list[int]) -> None:
-        heapify(entries)
-        self.entries, self.stale, self._swept = entries, 0, 0
+        """One call for all of them would hold everything else in this process for as long as it takes (Q8)."""
+        if entries and entries[0] > entries[-1]:
+            entries.reverse()  # each would go to the top; from the other end hardly any does
+        made = entries[:PIECE]
+        heapify(made)
+        for at in range(PIECE, len(entries)):
+            heappush(made, entries[at])
+        self.entries, self.stale, self._swept = made, 0, 0
 
     def clear(self) -> None:
         """Nobody is left: whatever is here is stale."""

@@ -1,13 +1,14 @@
 """The hot commands of a heap: fixed-width rows, so that one length check validates all of them.
 
-    Enqueue  head | zone | keys x 16 B | rows x 39 B | bodies, back to back
+    Enqueue  head | zone | keys x 16 B | rows x 39 B | bodies, back to back | who, if it is told
     Lease    head | holder
     Settle   head | rows x 37 B | notes (row u16, length u16, text)
     Spill    head | zone | rows x 20 B
 
 The bodies of an `Enqueue` lie in the packet, or in the WAL object that it
 names: then each row says where. A key is the 16-byte hash of a producer and
-its epoch, or of a dedup string.
+its epoch, or of a dedup string. Who enqueues is told where a heap has a
+history: names u16 | (length u16, text) each | the name of each row, u16 from 1 on.
 """
 
 import struct
@@ -30,6 +31,7 @@ SETTLE_ROW: Final = struct.Struct("<BIQ16sq")
 SPILL_HEAD: Final = struct.Struct("<Q16sIqBH")
 SPILL_ROW: Final = struct.Struct("<IQII")
 _NOTE: Final = struct.Struct("<HH")
+_U16: Final = struct.Struct("<H")
 assert (ENQUEUE_ROW.size, SETTLE_ROW.size, SPILL_ROW.size) == (39, 37, 20), "the row sizes are part of the format"
 
 KEY_BYTES: Final = 16
@@ -40,6 +42,9 @@ MAX_SEQ: Final = (1 << 36) - 1
 # Of an Enqueue as a whole.
 ATOMIC: Final = 1
 IN_OBJECT: Final = 2
+NAMED: Final = 4
+"""It is told who enqueues."""
+MAX_WHO_BYTES: Final = 1_024
 
 # Of one of its rows; the first two stay with the message.
 JSON: Final = 1
@@ -112,6 +117,8 @@ class Enqueue:
     size: int = 0
     created_ms: int = 0
     zone: str = ""
+    by: tuple[str, ...] = ()
+    """Who enqueues each row; none: it is not told."""
 
     def needs(self) -> int:
         return max(1, len(self.packed) // ENQUEUE_ROW.size)
@@ -119,10 +126,10 @@ class Enqueue:
     def payload(self, version: int) -> bytes:
         zone = self.zone.encode()
         head = ENQUEUE_HEAD.pack(
-            self.shard, self.flags, self.wal_id, self.size, self.created_ms,
+            self.shard, self.flags | (NAMED if self.by else 0), self.wal_id, self.size, self.created_ms,
             len(zone), len(self.packed) // ENQUEUE_ROW.size, len(self.keys), len(self.bodies),
         )  # fmt: skip
-        return b"".join((head, zone, *self.keys, self.packed, self.bodies))
+        return b"".join((head, zone, *self.keys, self.packed, self.bodies, *_pack_names(self.by)))
 
     @classmethod
     def reader(cls, version: int) -> "Callable[[Buffer], Enqueue]":
@@ -265,16 +272,54 @@ def _read_enqueue(payload: Buffer) -> Enqueue:
     keys_at = start + zone_size
     rows_at = keys_at + keys * KEY_BYTES
     bodies_at = rows_at + rows * ENQUEUE_ROW.size
-    if not 0 < rows <= MAX_ROWS or len(payload) != bodies_at + inline:  # M2
+    end = bodies_at + inline
+    if not 0 < rows <= MAX_ROWS or len(payload) < end:  # M2
         raise BadCommand("enqueue has another size than its head says", size=len(payload), rows=rows)
+    by: tuple[str, ...] = ()
+    if flags & NAMED:
+        by = _read_names(payload[end:], rows)
+    elif len(payload) != end:
+        raise BadCommand("bytes follow the last body", size=len(payload))
+    flags &= ~NAMED
     if flags > ATOMIC | IN_OBJECT or (inline and flags & IN_OBJECT) or not 0 <= created_ms <= MAX_TIME_MS:
         raise BadCommand("enqueue makes no sense", flags=flags, created_ms=created_ms)
     raw = bytes(payload[keys_at:rows_at])
     return Enqueue(
-        shard=shard, packed=bytes(payload[rows_at:bodies_at]), bodies=payload[bodies_at:],
+        shard=shard, packed=bytes(payload[rows_at:bodies_at]), bodies=payload[bodies_at:end],
         keys=tuple(raw[at : at + KEY_BYTES] for at in range(0, len(raw), KEY_BYTES)), flags=flags,
-        wal_id=wal_id, size=size, created_ms=created_ms, zone=str(payload[start:keys_at], "utf-8"),
+        wal_id=wal_id, size=size, created_ms=created_ms, zone=str(payload[start:keys_at], "utf-8"), by=by,
     )  # fmt: skip
+
+
+def _pack_names(by: tuple[str, ...]) -> list[bytes]:
+    if not by:
+        return []
+    names = {name: at for at, name in enumerate(dict.fromkeys(name for name in by if name), 1)}
+    texts = [name.encode() for name in names]
+    parts = [_U16.pack(len(texts))]
+    for text in texts:
+        parts += [_U16.pack(len(text)), text]
+    return [*parts, *(_U16.pack(names.get(name, 0)) for name in by)]
+
+
+def _read_names(packed: Buffer, rows: int) -> tuple[str, ...]:
+    names, at = [""], _U16.size
+    (count,) = _U16.unpack_from(packed) if len(packed) >= at else (0,)
+    for _ in range(count):
+        if at + _U16.size > len(packed):
+            raise BadCommand("enqueue ends inside a name")
+        (size,) = _U16.unpack_from(packed, at)
+        at += _U16.size
+        if size > min(len(packed) - at, MAX_WHO_BYTES):
+            raise BadCommand("a name is too long, or enqueue ends inside it", size=size)
+        names.append(str(packed[at : at + size], "utf-8"))
+        at += size
+    if count > rows or len(packed) - at != rows * _U16.size:
+        raise BadCommand("enqueue has another number of names than rows", rows=rows)
+    chosen = [index for (index,) in _U16.iter_unpack(packed[at:])]
+    if max(chosen) > count:
+        raise BadCommand("a row has a name that is not there", count=count)
+    return tuple(names[index] for index in chosen)
 
 
 def _read_lease(payload: Buffer) -> Lease:

@@ -63,6 +63,10 @@ _ORDER: Final = struct.Struct("<B19xqQ16xq16x")
 assert _ORDER.size == SIZE, "what order is made of is part of a row"
 
 
+_PIECE: Final = 1 << 20
+"""Of a column that is copied: whoever else has work in this process gets a turn between two of them (Q8)."""
+
+
 class MessageRow(NamedTuple):
     """A row, unpacked."""
 
@@ -227,7 +231,7 @@ class MessageRows:
         out.column(self.free)
 
     def load(self, source: Reader, *, closed: bool) -> None:
-        self.data = bytearray(source.blob())
+        self.data = _copied(source.blob())
         self.free = source.column("I")
         if len(self.data) % SIZE:
             raise Corrupt("the rows of a heap end inside one", size=len(self.data))
@@ -237,3 +241,10 @@ class MessageRows:
         self.live = len(states) - self.counts[FREE]
         if (self.counts[FREE] != len(self.free) and not closed) or sum(self.counts) != len(states):
             raise Corrupt("the rows of a heap and its free slots differ")
+
+
+def _copied(column: memoryview) -> bytearray:
+    copied = bytearray()
+    for at in range(0, len(column), _PIECE):
+        copied += column[at : at + _PIECE]
+    return copied

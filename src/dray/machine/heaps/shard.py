@@ -21,6 +21,7 @@ from dray.machine.heaps.answers import (
     DUPLICATE,
     FULL,
     GONE,
+    HISTORY_FULL,
     INLINE_FULL,
     LOST,
     MALFORMED,
@@ -37,6 +38,7 @@ from dray.machine.heaps.commands import OpenShard
 from dray.machine.heaps.config import MAX_RETRIES
 from dray.machine.heaps.dedup import Dedup
 from dray.machine.heaps.heirs import LeaseHeirs
+from dray.machine.heaps.history import Cause, EventKind
 from dray.machine.heaps.leases import LeaseHeld, Leases
 from dray.machine.heaps.messages import BODY_COST, Inline, Messages
 from dray.machine.heaps.order import ARRIVAL_SHIFT, KEY_SHIFT, MAX_ARRIVAL, SLOT_MASK
@@ -73,6 +75,10 @@ _RELEASE: Final = int(Settlement.RELEASE)
 _REJECT: Final = int(Settlement.REJECT)
 _EXTEND: Final = int(Settlement.EXTEND)
 _RENEW: Final = int(Settlement.RENEW)
+_LEASED: Final = int(EventKind.LEASED)
+_ENDED: Final = {
+    _NACK: int(EventKind.NACKED), _RELEASE: int(EventKind.RELEASED), _REJECT: int(EventKind.REJECTED),
+}  # fmt: skip
 
 
 class HeapMoment(NamedTuple):
@@ -175,14 +181,23 @@ class Shard:
             slots = tuple(slot for _, slot in both)
             prepared = PreparedBatch(command.home, command.begun_ms, moment.running_ms, slots, names)
             self.batches.add(command.batch, prepared)  # BA3
+            if self.messages.history is not None:
+                by = command.part.by
+                told = (by[at] if by else "" for at, one in enumerate(given) if one.slot >= 0)
+                self.messages.history.prepared[command.batch] = tuple(told)
         return Enqueued(given)
 
     def finish(self, command: Finish, moment: HeapMoment) -> int:
         """What was prepared is there from now on, or is gone (BA4); how many rows it was."""
         prepared = self.batches.take(command.batch)
-        for slot in prepared.slots:
+        history = self.messages.history
+        by = () if history is None else history.prepared.pop(command.batch, ())
+        for at, slot in enumerate(prepared.slots):
             if command.commit:
                 self.messages.totals.enqueued += 1
+                if history is not None:
+                    span_ms = max(0, self.messages.rows.due_ms(slot) - moment.now_ms)
+                    self.messages.note_down(slot, EventKind.ENQUEUED, span_ms=span_ms, who=by[at] if by else "")
                 self.messages.come_back(slot, self.messages.rows.due_ms(slot), moment.now_ms)
             else:
                 self.messages.remove(slot)
@@ -203,7 +218,13 @@ class Shard:
                 body = bytes(bodies[at : at + row.length])
                 at += row.length
             given.append(take(command, row, body, moment, place, prepared) if code is None else code)
+            if self.messages.history is not None and given[-1].slot >= 0 and not prepared:
+                self._note_enqueued(given[-1].slot, command.by[len(given) - 1] if command.by else "", moment)
         return given
+
+    def _note_enqueued(self, slot: int, who: str, moment: HeapMoment) -> None:
+        span_ms = max(0, self.messages.rows.due_ms(slot) - moment.now_ms)
+        self.messages.note_down(slot, EventKind.ENQUEUED, span_ms=span_ms, who=who)
 
     def _judge(self, command: Enqueue, row: EnqueueRow, moment: HeapMoment) -> MessageGiven | None:
         """Why a message is not taken (L11). Dedup goes first: a repeat is told so whatever is full by now."""
@@ -220,6 +241,8 @@ class Shard:
                 return MessageGiven(DUPLICATE, known.number, known.begun_ms, row.seq)
         if self.messages.rows.live >= self.messages.config.max_messages or self.next_arrival >= MAX_ARRIVAL:
             return MessageGiven(FULL)
+        if self.messages.history is not None and self.messages.history.room <= 0:
+            return MessageGiven(HISTORY_FULL)  # HI2
         if not command.flags & IN_OBJECT and self._inline.used + row.length + BODY_COST > INLINE_BYTES:
             return MessageGiven(INLINE_FULL)  # HB1
         return None
@@ -293,12 +316,21 @@ class Shard:
                     return torn(index, DEDUP_FULL)
             fresh += 1
             size += row.length + BODY_COST
-            full = len(self.messages.rows) + fresh > config.max_messages or self.next_arrival + fresh > MAX_ARRIVAL
-            if full:
-                return torn(index, FULL)
-            if not command.flags & IN_OBJECT and self._inline.used + size > INLINE_BYTES:
-                return torn(index, INLINE_FULL)
+            code = self._lacks_room(command, fresh, size)
+            if code:
+                return torn(index, code)
         return None
+
+    def _lacks_room(self, command: Enqueue, fresh: int, size: int) -> int:
+        """What there is no room for, if so many messages come with bodies of that size; 0: there is."""
+        config, history = self.messages.config, self.messages.history
+        if len(self.messages.rows) + fresh > config.max_messages or self.next_arrival + fresh > MAX_ARRIVAL:
+            return FULL
+        if history is not None and history.room < fresh:
+            return HISTORY_FULL  # HI2
+        if not command.flags & IN_OBJECT and self._inline.used + size > INLINE_BYTES:
+            return INLINE_FULL
+        return 0
 
     # -- lease -------------------------------------------------------------
 
@@ -316,6 +348,8 @@ class Shard:
             config.max_inflight - len(self.leases),
             config.max_leases_per_consumer - self.leases.held_by(command.holder),
         )
+        if self.messages.history is not None:
+            room = min(room, self.messages.history.room)  # HI2
         if room <= 0:
             return Granted([]), spare
         granted: list[GrantedMessage] | None = [] if want else None
@@ -331,6 +365,9 @@ class Shard:
         self.leases.grant(slots, held)  # L1
         moment.heirs.gave(moment.session)
         totals.granted += len(slots)
+        if self.messages.history is not None:
+            for slot in slots:
+                self.messages.note_down(slot, _LEASED, span_ms=lease_ms, who=command.holder)
         for slot in slots if self.messages.settled else ():
             self.messages.settled.pop(slot, None)
         return Granted(granted or [], lease_ms), spare
@@ -372,6 +409,7 @@ class Shard:
         """The first entry of `ready` is stale, or its message is past its time."""
         self.messages.ready.pop()
         if is_old:
+            self.messages.note_down(slot, EventKind.OUTDATED)
             self.messages.totals.dropped += 1
             self.messages.remove(slot)
         else:
@@ -398,6 +436,8 @@ class Shard:
                 self.leases.end(slot)
                 self.tombs.add(arrival, nonce, moment.running_ms)
                 self.messages.totals.acked += 1
+                if self.messages.history is not None:
+                    self.messages.note_down(slot, EventKind.ACKED, who=held.holder)
                 self.messages.remove(slot, place)
                 codes.append(DONE)
             else:
@@ -420,15 +460,17 @@ class Shard:
     def _end(self, slot: int, kind: int, argument: int, nonce: bytes, note: str | None, moment: HeapMoment) -> int:
         """A delivery ended without an ack."""
         messages, now_ms = self.messages, moment.now_ms
+        cause = Cause(_ENDED[kind], self.leases.by_slot[slot].holder, note or "")
         self.leases.end(slot)
         messages.settled[slot] = (nonce, kind)
         if note:
             messages.notes[slot] = note
         argument = min(argument, MAX_DUE_MS >> 1)
         if kind == _NACK:
-            return messages.fail(slot, now_ms, argument)
+            return messages.fail(slot, now_ms, argument, cause)
         if kind == _REJECT:
-            return messages.reject(slot, now_ms)
+            return messages.reject(slot, now_ms, cause)
+        messages.note_down(slot, cause.kind, span_ms=max(0, argument), who=cause.who, note=cause.note)
         messages.come_back(slot, now_ms + max(0, argument), now_ms)
         return DONE
 
@@ -470,9 +512,10 @@ class Shard:
         """Make ready what is due, then end the leases that are over."""
         done = self.messages.wake(moment.now_ms, limit)
         for slot in self.leases.over(moment.running_ms, limit - done, lambda held: is_over(held, moment)):
+            cause = Cause(EventKind.EXPIRED, self.leases.by_slot[slot].holder)
             self.leases.end(slot)
             self.messages.totals.expired += 1
-            self.messages.fail(slot, moment.now_ms)
+            self.messages.fail(slot, moment.now_ms, -1, cause)
             done += 1
         return done
 

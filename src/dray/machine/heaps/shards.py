@@ -36,6 +36,7 @@ from dray.machine.heaps.commands import (
 )
 from dray.machine.heaps.config import Mode, pack_config, unpack_config
 from dray.machine.heaps.heirs import LeaseHeirs, LeaseOrphan
+from dray.machine.heaps.history import HeapHistories, ShardHistory
 from dray.machine.heaps.messages import Inline
 from dray.machine.heaps.packets import IN_OBJECT, Enqueue, Lease, Settle, Spill
 from dray.machine.heaps.rows import DEAD, DELAYED, LEASED, READY
@@ -72,8 +73,9 @@ class Heaps:
     )  # fmt: skip
 
     def __init__(
-        self, head: Head, timeline: Timeline, sessions: Sessions, objects: Objects, decisions: BatchDecisions
-    ) -> None:
+        self, head: Head, timeline: Timeline, sessions: Sessions, objects: Objects, decisions: BatchDecisions,
+        histories: HeapHistories,
+    ) -> None:  # fmt: skip
         self.catalog: HeapsCatalog | None = None
         """Where the catalog is at hand, it says which shards there are."""
         self.all: dict[StreamId, Shard] = {}
@@ -88,6 +90,8 @@ class Heaps:
         self._sessions = sessions
         self._objects = objects
         self._decisions = decisions
+        self._histories = histories
+        histories.loaded = self._link
 
     def find(self, number: StreamId) -> Shard | None:
         return self.all.get(number)
@@ -139,6 +143,8 @@ class Heaps:
         moment = HeapMoment(
             time.time_ms, time.running_ms, time.paused, step.session, live, self._heirs, step.spare
         )  # fmt: skip
+        if shard.messages.history is not None:
+            shard.messages.history.begin(step.position, time.time_ms)
         match command:
             case Enqueue() | Prepare():
                 return self._enqueue(step, shard, command, moment)
@@ -160,6 +166,9 @@ class Heaps:
     ) -> Verdict:
         if shard.closed:
             return refused(Why.STATE, "the heap is being deleted")
+        history = shard.messages.history
+        if history is not None and history.room < MAX_ROWS and not isinstance(command, Tick):
+            return refused(Why.LIMIT, "the heap's history is not told so fast")  # HI2
         match command:
             case Tick():
                 return self._tick(step, shard, command, moment)
@@ -278,13 +287,24 @@ class Heaps:
             return refused(Why.STATE, "the shard was closed")  # HS1
         shard = self.all.get(command.shard)
         if shard is None:
-            self.all[command.shard] = Shard(command, self.inline, self._numbers)
+            shard = self.all[command.shard] = Shard(command, self.inline, self._numbers)
+            self._keep_history(shard, command)
         elif shard.closed or (shard.heap_id, shard.messages.mode) != (command.heap_id, command.mode):
             return refused(Why.EXISTS, "the shard is closed or belongs to another heap")
         elif command.revision > shard.revision:
             shard.configure(command)
+            self._keep_history(shard, command)
         step.streams.append(command.shard)
         return DONE
+
+    def _keep_history(self, shard: Shard, command: OpenShard) -> None:
+        shard.messages.history = self._histories.configure(shard.id, command.config.history, command.name)
+
+    def _link(self, number: StreamId, history: ShardHistory) -> None:
+        """A history came out of a checkpoint; shards come first."""
+        shard = self.all.get(number)
+        if shard is not None and not shard.closed and shard.messages.config.history:
+            shard.messages.history = history
 
     def _is_wanted(self, command: OpenShard) -> bool:
         return self.catalog is None or self.catalog.has_shard(command.heap_id, command.shard)
@@ -301,6 +321,9 @@ class Heaps:
             return ShardClosed(left=0)
         if not shard.closed:
             shard.closed = True
+            written = shard.messages.history is not None
+            self._histories.close(shard.id, step.position, self._timeline.time_ms, written=written)
+            shard.messages.history = None
             step.streams.append(shard.id)
         gone, left = operators.close(shard, min(command.limit, step.spare))
         step.spare -= gone  # M7

@@ -41,7 +41,15 @@ from dray.node.plane import OpenPlane, Plane, open_plane
 from dray.node.plans import PlannerProcesses
 from dray.node.pools import Pools
 from dray.node.probes import metadata_probe, stop_probe, store_probe, tasks_probe
-from dray.node.registration import LISTENER, OUTSIDE, keep_registered, register, registration_of, withdraw
+from dray.node.registration import (
+    LISTENER,
+    OUTSIDE,
+    check_not_grown,
+    keep_registered,
+    register,
+    registration_of,
+    withdraw,
+)
 from dray.node.services import BrokerServices, ServiceSettings, run_services
 from dray.node.settings import BrokerSettings, ClusterSettings, TopicSettings
 from dray.node.space import DiskWatch
@@ -120,7 +128,8 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
             stack, config.get(AccessSettings), plane, made.effects, _own_root(config), ports.addresses
         )
         await register(catalog, registration)  # RG2: before anybody can ask
-        known = plane.watch.start("registration", lambda: keep_registered(catalog, registration))
+        check_not_grown(plane.domains)  # ND8
+        known = plane.watch.start("registration", lambda: keep_registered(plane.domains, registration, opened.failed))
         stack.push_async_callback(plane.watch.stop, known)
         for name, work in (
             ("loop-lag", _measure_lag),
@@ -290,7 +299,9 @@ async def _start_http(
     tables = served_catalog(
         config.get(TableSettings), config.get(ObjectsSettings), opened.directory, plane.objects, pools.upkeep
     )
-    planner = PlannerProcesses(opened.directory, config.get(ObjectsSettings), plane.domains)
+    planner = PlannerProcesses(
+        opened.directory, config.get(LogSettings).place, config.get(ObjectsSettings), plane.domains
+    )
     gate = HttpGuard(admission.access)
     others = [*catalog_routes(tables, gate), *plan_routes(planner, gate)]
     app = make_app(probes, BrokerView(plane, disks), [*others, Mount(API, app=served_api(config, services, admission))])

@@ -1,6 +1,6 @@
 """The process of a compactor: `python -m dray.pipeline.compactor`, told what to do on its standard input.
 
-It follows the log beside a broker, or opens it where no broker runs, and works
+It follows the log beside brokers, or opens it where none runs, and works
 until it is told to end, its parent is gone, or, if told so, nothing is due any
 more. Standard output has JSON lines for the parent; standard error is a log.
 
@@ -23,14 +23,13 @@ from dray.clock import SystemClock
 from dray.disk import LocalDisk
 from dray.errors import DrayError, Invalid, Kind, NotFound
 from dray.ids import SystemEntropy
+from dray.log.urls import SharedLogs, parse_log_url
 from dray.machine.head import SUPPORTED
 from dray.node.directory import DataDirectory
 from dray.node.metadata import Effects
-from dray.node.reaching import reach
+from dray.node.reaching import Place, Reached, reach
+from dray.node.visiting import OpenObjects, cluster_place, open_beside
 from dray.objects.cluster import bound_to
-from dray.objects.files import FileObjects
-from dray.objects.opening import StoreEffects, open_store
-from dray.objects.port import Objects
 from dray.offload import InlineOffload, ThreadOffload
 from dray.pipeline.compactor import telemetry
 from dray.pipeline.compactor.answering import TableAnswers
@@ -47,6 +46,7 @@ from dray.tables.catalog import open_catalog
 from dray.tables.due import ROWS_VERSION, DueRules
 from dray.tables.io import bound_store
 from dray.tables.options import CompactorOptions, CycleDone, JobProgress, NothingDone, Said
+from dray.tables.places import place_of
 from dray.tables.rewrites import RewriteRules
 from dray.tables.table import TopicTables
 from dray.telemetry import configure_logging, logger
@@ -80,27 +80,32 @@ class Process:
 
     async def run(self) -> int:
         """Work; returns the exit code."""
-        directory, identity = read_directory(self._options.data)
         async with AsyncExitStack() as stack:
-            replicas = await self._follow(stack, directory)
-            objects = await self._open_objects(directory)
+            effects = Effects(clock=self._clock, entropy=self._entropy, disk=LocalDisk(), offload=InlineOffload())
+            place = self._cluster(effects)
+            reached = await stack.enter_async_context(reach(place, effects))
+            address = self._options.store.url or str(DataDirectory(Path(self._options.data)).objects)
+            open_objects = partial(open_beside, address, self._options.store, effects)
+            objects = await open_objects()
             stack.push_async_callback(objects.close)
-            if await bound_to(objects) != identity.cluster_id:
-                raise NotFound("this is not the store of the cluster: set objects.url", store=self._address(directory))
-            tables = self._tables(stack, directory) if self._options.tables else None
+            cluster_id = reached.cluster_id
+            if await bound_to(objects) != cluster_id:
+                raise NotFound("this is not the store of the cluster: set objects.url", store=address)
+            tables = self._tables(stack, address, open_objects) if self._options.tables else None
+            replicas = await self._follow(stack, reached, effects)
             os.environ.update(self._options.store.environment())  # noqa: TID251 - for Spark's workers
-            spark = SparkJobs(self._place(directory), self._options.master, self._clock)
-            rebuilder, standing = self._mending(replicas, tables, identity.cluster_id)
+            spark = SparkJobs(place_of(address), self._options.master, self._clock)
+            rebuilder, standing = self._mending(replicas, tables, cluster_id)
             compactor = Compactor(
                 replicas, Saga(replicas, objects, tables=tables is not None), tables, spark, self._rules(), self._clock,
-                self._offload, self._options.cycle_size, identity.cluster_id, self._rewriting(),
+                self._offload, self._options.cycle_size, cluster_id, self._rewriting(),
                 standing, rebuilder,
             )  # fmt: skip
             upkeep = (
                 None
                 if tables is None or standing is None
                 else Upkeep(
-                    replicas, tables, self._offload, identity.cluster_id, standing, keep=self._options.keep_tables,
+                    replicas, tables, self._offload, cluster_id, standing, keep=self._options.keep_tables,
                     keep_rows=self._options.keep_rows,
                 )
             )  # fmt: skip
@@ -109,7 +114,7 @@ class Process:
                     raise Invalid("there are no tables: table.enabled is off")
                 answering = TableAnswers(
                     self._options, replicas, tables, spark, standing, rebuilder, self._offload, self._clock,
-                    identity.cluster_id,
+                    cluster_id,
                 )  # fmt: skip
                 said, code = await answering.answer(self._stop)
                 _say(said)
@@ -120,13 +125,21 @@ class Process:
 
     # -- what it stands on ---------------------------------------------------
 
-    async def _follow(self, stack: AsyncExitStack, directory: DataDirectory) -> dict[int, Replica]:
-        effects = Effects(clock=self._clock, entropy=self._entropy, disk=LocalDisk(), offload=InlineOffload())
-        reached = await stack.enter_async_context(reach(directory, effects))
+    def _cluster(self, effects: Effects) -> Place:
+        """Where the log is: in a data directory, or shared by brokers of several machines."""
+        if self._options.log is None:
+            return read_directory(self._options.data)[0]
+        log = parse_log_url(self._options.log)
+        assert isinstance(log, SharedLogs), "whoever starts a compactor has looked"
+        return cluster_place(log, self._options.store, effects)
+
+    async def _follow(self, stack: AsyncExitStack, reached: Reached, effects: Effects) -> dict[int, Replica]:
         replicas = {}
-        for domain in directory.domains(effects.disk):
+        for domain in reached.domains(effects):
             replica = await stack.enter_async_context(reached.following(domain, NAME, effects))
             stack.push_async_callback(_give_back, replica)
+            if replica.machine.version < ROWS_VERSION:
+                await replica.sync()
             if replica.machine.version < ROWS_VERSION:
                 raise OldRules(
                     "tables need newer rules than this log has", version=replica.machine.version, newest=SUPPORTED
@@ -135,25 +148,11 @@ class Process:
             replicas[domain] = replica
         return replicas
 
-    def _tables(self, stack: AsyncExitStack, directory: DataDirectory) -> TopicTables:
-        store = stack.enter_context(bound_store(self._place(directory), partial(self._open_objects, directory)))
-        catalog = open_catalog(self._options.catalog, directory.root, store)
+    def _tables(self, stack: AsyncExitStack, address: str, open_objects: OpenObjects) -> TopicTables:
+        store = stack.enter_context(bound_store(place_of(address), open_objects))
+        directory = Path(self._options.data) if self._options.log is None else None
+        catalog = open_catalog(self._options.catalog, directory, store)
         return TopicTables(catalog, store, self._entropy, namespace=self._options.namespace)
-
-    async def _open_objects(self, directory: DataDirectory) -> Objects:
-        """Beside the brokers: what they are putting now is not swept."""
-        if self._options.store.url is None or "://" not in self._options.store.url:
-            return FileObjects(Path(self._address(directory)), LocalDisk(), InlineOffload())
-        effects = StoreEffects(clock=self._clock, entropy=self._entropy, disk=LocalDisk(), offload=InlineOffload())
-        return await open_store(self._options.store.url, self._options.store.options(), effects)
-
-    def _address(self, directory: DataDirectory) -> str:
-        return self._options.store.url or str(directory.objects)
-
-    def _place(self, directory: DataDirectory) -> str:
-        """The store as files in a table name it."""
-        address = self._address(directory)
-        return address if "://" in address else f"file://{Path(address).absolute()}"
 
     def _rules(self) -> DueRules:
         return DueRules(age_ms=self._options.age_ms, size=self._options.size, file_size=self._options.file_size)

@@ -10,6 +10,7 @@ from dray.errors import DrayError, Unavailable
 from dray.pipeline.compactor import telemetry
 from dray.pipeline.compactor.job import pack, run_job
 from dray.pipeline.compactor.worker import FileJob, JobOutcome
+from dray.pipeline.connecting import SCHEME, connect_session
 from dray.pipeline.parallelism import cores_of
 from dray.pipeline.session import build_session, end_session
 from dray.telemetry import logger
@@ -62,7 +63,7 @@ class SparkJobs:
     def progress(self) -> tuple[int, int]:
         """Tasks of the running job that are done, and all of them."""
         session = self._session
-        if session is None:
+        if session is None or self._master.startswith(SCHEME):  # a client sees only its rows
             return 0, 0
         tracker = session.sparkContext.statusTracker()
         infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
@@ -85,6 +86,9 @@ class SparkJobs:
 
     def _started(self) -> SparkSession:
         if self._session is None:
-            self._session = build_session("dray compactor", master=self._master, config=CONFIG)
-            logger().info(telemetry.SPARK_STARTED, master=self._master)
+            if self._master.startswith(SCHEME):
+                self._session = connect_session(self._master)
+            else:
+                self._session = build_session("dray compactor", master=self._master, config=CONFIG)
+            logger().info(telemetry.SPARK_STARTED, master=self._master.partition(";")[0])  # a token may follow
         return self._session

@@ -6,7 +6,8 @@ pages/      what the large ones are made of (`dray.replica.checkpoints.pages`)
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -43,12 +44,17 @@ class FileCheckpoints:
         self._disk.make_dir(self._directory)
         self._write(path, self._pages.write(data, seams) if len(data) >= LARGE else data)
 
-    def _read(self, path: Path) -> bytes:
+    def _read(self, path: Path) -> bytes | bytearray:
         content = self._disk.read(path)
         if not is_listing(content):
             return content
-        try:
+        with self._still_there(path):
             return self._pages.read(content)
+
+    @contextmanager
+    def _still_there(self, path: Path) -> Iterator[None]:
+        try:
+            yield
         except Corrupt:
             self._disk.read(path, 0, 1)  # gone by now: its pages went with it, and nothing is damaged
             raise
@@ -82,7 +88,12 @@ class FileCheckpoints:
         return await self._offload.run(self._examine, self._path(position, CONFIRMED))
 
     def _examine(self, path: Path) -> Summary:
-        return checkpoint.summary(self._read(path))
+        """A large one page by page: it is never in memory as a whole."""
+        content = self._disk.read(path)
+        if not is_listing(content):
+            return checkpoint.summary(content)
+        with self._still_there(path):
+            return checkpoint.summary_of(self._pages.each(content))
 
     async def load(self, position: int) -> Machine:
         return await self._offload.run(self._load, position)
@@ -109,11 +120,14 @@ class FileCheckpoints:
 
     async def read(self, position: int) -> bytes:
         """The bytes of a confirmed checkpoint."""
-        return await self._offload.run(self._read, self._path(position, CONFIRMED))
+        return await self._offload.run(self._read_bytes, self._path(position, CONFIRMED))
 
     async def read_made(self, position: int) -> bytes:
         """The bytes of a made checkpoint."""
-        return await self._offload.run(self._read, self._path(position, MADE))
+        return await self._offload.run(self._read_bytes, self._path(position, MADE))
+
+    def _read_bytes(self, path: Path) -> bytes:
+        return bytes(self._read(path))
 
     async def set_aside(self, position: int) -> None:
         await self._offload.run(self._set_aside, position)

@@ -6,8 +6,8 @@ It is kept so that nobody loads it; only after a replica that did not make it
 has confirmed it may it be loaded.
 
 Adapters lie beside this module: `files`, `joined` (files, and copies of those
-of the log's owner), `shared` (files, and copies of those in the object store)
-and `memory`. One contract suite holds for every adapter:
+of the log's owner), `shared` (files, and copies of those in the object store),
+`visiting` (those in the object store, and no files) and `memory`. One contract suite holds for every adapter:
 `tests/replica/test_checkpoint_stores.py`.
 
 Invariants
@@ -70,4 +70,12 @@ class CheckpointStore(Protocol):
 
     async def sweep(self) -> None:
         """Forget all that is half-written or not confirmed: for who comes to a store in which nobody is at work."""
+        ...
+
+
+class ReadableCheckpoints(CheckpointStore, Protocol):
+    """Whose bytes can be had as they lie, to compare them."""
+
+    async def read(self, position: int) -> bytes:
+        """The bytes of a confirmed checkpoint."""
         ...

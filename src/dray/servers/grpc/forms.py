@@ -33,7 +33,7 @@ _MOST_S: Final = 36_500 * 86_400
 _KEPT: Final = 1_024
 _PLAIN: Final = (
     "k", "max_retries", "max_payload_bytes", "compression", "paused", "max_messages", "max_inflight",
-    "max_leases_per_consumer", "max_dedup_keys",
+    "max_leases_per_consumer", "max_dedup_keys", "history",
 )  # fmt: skip
 _SPANS: Final = (
     ("visibility_timeout", "visibility_ms"), ("max_lease", "max_lease_ms"), ("dedup_window", "dedup_window_ms"),
@@ -143,6 +143,7 @@ def config_to(config: HeapConfig) -> pb.HeapConfig:
         max_inflight=config.max_inflight,
         max_leases_per_consumer=config.max_leases_per_consumer,
         max_dedup_keys=config.max_dedup_keys,
+        history=config.history,
     )
 
 
@@ -163,7 +164,7 @@ def heap_to(heap: Heap, durability: str) -> pb.Heap:
 # -- messages --------------------------------------------------------------
 
 
-def message_of(given: pb.EnqueueReq) -> HeapMessage:
+def message_of(given: pb.EnqueueReq, asker: str = "") -> HeapMessage:
     """As the service wants it; what only it can judge it judges."""
     when = given.WhichOneof("when")
     if given.producer_id and not given.HasField("seq"):
@@ -183,6 +184,7 @@ def message_of(given: pb.EnqueueReq) -> HeapMessage:
         max_retries=given.max_retries if given.HasField("max_retries") else -1,
         headers=dict(given.headers) if given.headers else None,
         json=_is_json(given.payload_format) if given.HasField("payload_format") else None,
+        asker=asker,
     )
 
 

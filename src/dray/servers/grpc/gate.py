@@ -35,6 +35,8 @@ class GrpcCaller:
     """Who it is, for the log of commands."""
     request: str = ""
     """The name of this call there."""
+    keyed: str = ""
+    """Who it is, if a key said so; for the histories of heaps."""
 
 
 class Gate(Protocol):

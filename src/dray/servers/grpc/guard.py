@@ -39,8 +39,9 @@ class GrpcGuard:
         shown = None if given is None else bearer([given])
         who = await self._access.admit(shown, door=Entrance.GRPC, address=host_of(address))
         return AdmittedCaller(
-            name=who.key_id or "anonymous", address=who.address, actor=str(who.principal), request=who.request, who=who
-        )
+            name=who.key_id or "anonymous", address=who.address, actor=str(who.principal), request=who.request,
+            keyed=str(who.principal) if who.key_id else "", who=who,
+        )  # fmt: skip
 
     def check(self, caller: GrpcCaller, action: str, heap: str) -> None:
         self._access.allow(known(caller), Action(action), heap)

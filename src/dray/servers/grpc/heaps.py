@@ -61,6 +61,7 @@ class HeapsApi:
         self.gate.check(caller, "heap.make", asked.topic)
         if asked.spread:
             raise NotOffered("heaps over several domains are not served")
+        self._check_history(caller, asked.config)
 
         async def make() -> Heap:
             return await self.service.admin.make(
@@ -73,6 +74,11 @@ class HeapsApi:
             )
 
         return forms.heap_to(await self.gate.audited(caller, "heap.make", asked.topic, make), self._durability)
+
+    def _check_history(self, caller: GrpcCaller, config: pb.HeapConfig) -> None:
+        """Who lets a heap write to a topic may write to it themselves."""
+        if config.history:
+            self.gate.check(caller, "topic.produce", config.history)
 
     async def get_heap(self, caller: GrpcCaller, asked: pb.HeapRef) -> pb.Heap:
         return forms.heap_to(await self.find(caller, "heap.describe", asked.topic), self._durability)
@@ -90,6 +96,7 @@ class HeapsApi:
         heap = await self.find(caller, "heap.alter", asked.topic)
         if asked.HasField("partitions") and not asked.partitions:
             raise BadHeap("a heap has at least one partition")
+        self._check_history(caller, asked.config)
 
         async def alter() -> None:
             await self.service.admin.alter(
@@ -166,7 +173,7 @@ class HeapsApi:
 
     async def enqueue(self, caller: GrpcCaller, asked: pb.EnqueueReq) -> pb.EnqueueResp:
         heap = await self.find(caller, "heap.enqueue", asked.topic)
-        return _taken(await self.service.enqueue(heap, forms.message_of(asked)))
+        return _taken(await self.service.enqueue(heap, forms.message_of(asked, caller.keyed)))
 
     async def enqueue_batch(self, caller: GrpcCaller, asked: pb.EnqueueBatchReq) -> pb.EnqueueBatchResp:
         """All or nothing, of any heaps."""
@@ -178,7 +185,7 @@ class HeapsApi:
         for index, item in enumerate(asked.items):
             if item.topic not in heaps:
                 heaps[item.topic] = await self._find_indexed(index, item.topic)
-        messages = [(heaps[item.topic], _indexed(index, item)) for index, item in enumerate(asked.items)]
+        messages = [(heaps[item.topic], _indexed(index, item, caller.keyed)) for index, item in enumerate(asked.items)]
         taken = await self.service.enqueue_across(messages)
         return pb.EnqueueBatchResp(results=[_taken(one) for one in taken])
 
@@ -215,7 +222,7 @@ class HeapsApi:
             return {index: pb.EnqueueResp(error=told(error)) for index in indexes}
         for index in indexes:
             try:
-                good[index] = forms.message_of(items[index])
+                good[index] = forms.message_of(items[index], caller.keyed)
             except DrayError as error:
                 found[index] = pb.EnqueueResp(error=told(error))
         try:
@@ -393,9 +400,9 @@ def _chosen(texts: Sequence[str], everything: bool) -> list[MessageId] | None:
     return None if everything else _ids(texts)
 
 
-def _indexed(index: int, item: pb.EnqueueReq) -> HeapMessage:
+def _indexed(index: int, item: pb.EnqueueReq, asker: str) -> HeapMessage:
     try:
-        return forms.message_of(item)
+        return forms.message_of(item, asker)
     except DrayError as bad:
         raise BadMessage(bad.message, **bad.facts | {"index": index}) from bad
 

@@ -40,6 +40,11 @@ class HttpCaller:
     """The name of this request there."""
     who: KnownCaller
 
+    @property
+    def keyed(self) -> str:
+        """Who it is, if a key said so; for the histories of heaps."""
+        return self.actor if self.who.key_id else ""
+
 
 class HttpGuard:
     """Lets in who shows a valid key, or anybody where none is needed."""

@@ -33,7 +33,7 @@ from dray.servers.http.values import duration, millis, ms_of, time_of
 LONG_S: Final = 36_500 * 86_400.0
 _PLAIN: Final = (
     "k", "max_retries", "max_payload_bytes", "compression", "paused", "max_messages", "max_inflight",
-    "max_leases_per_consumer", "max_dedup_keys",
+    "max_leases_per_consumer", "max_dedup_keys", "history",
 )  # fmt: skip
 _SPANS: Final = (
     ("visibility_timeout", "visibility_ms"), ("max_lease", "max_lease_ms"), ("dedup_window", "dedup_window_ms"),
@@ -87,10 +87,11 @@ def _config_to(config: HeapConfig) -> HeapConfigOut:
         compression=config.compression, on_unavailable="BLOCK" if config.block else "SERVE", paused=config.paused,
         max_messages=str(config.max_messages), max_inflight=config.max_inflight,
         max_leases_per_consumer=config.max_leases_per_consumer, max_dedup_keys=config.max_dedup_keys,
+        history=config.history,
     )  # fmt: skip
 
 
-def message_of(given: EnqueueIn) -> HeapMessage:
+def message_of(given: EnqueueIn, asker: str = "") -> HeapMessage:
     """As the service wants it; what only it can judge it judges."""
     if given.producer_id and given.seq is None:
         raise BadRequest("a producer numbers its messages: seq is missing")
@@ -109,7 +110,7 @@ def message_of(given: EnqueueIn) -> HeapMessage:
         not_before_ms=0 if given.not_before is None else max(0, ms_of(given.not_before)),
         partition_key=given.partition_key, producer=given.producer_id, epoch=given.epoch or 0, seq=given.seq or 0,
         dedup_key=given.dedup_key, max_retries=-1 if given.max_retries is None else given.max_retries,
-        headers=given.headers, json=True if inline else is_json,
+        headers=given.headers, json=True if inline else is_json, asker=asker,
     )  # fmt: skip
 
 

@@ -101,7 +101,7 @@ class MessagesApi:
 
     async def enqueue(self, call: Call[NoQuery, models.EnqueueIn]) -> models.EnqueuedOut:
         heap = await self.heaps.admin.find(call.body.topic)
-        return taken_to(await self.heaps.enqueue(heap, message_of(call.body)))
+        return taken_to(await self.heaps.enqueue(heap, message_of(call.body, call.caller.keyed)))
 
     async def batch(self, call: Call[NoQuery, models.EnqueueListIn]) -> models.EnqueuedListOut:
         items = call.body.items
@@ -109,7 +109,7 @@ class MessagesApi:
         for index, item in enumerate(items):
             if item.topic not in heaps:
                 heaps[item.topic] = await self._find_indexed(index, item.topic)
-        messages = [(heaps[item.topic], _indexed(index, item)) for index, item in enumerate(items)]
+        messages = [(heaps[item.topic], _indexed(index, item, call.caller.keyed)) for index, item in enumerate(items)]
         taken = await self.heaps.enqueue_across(messages)
         return models.EnqueuedListOut(results=[taken_to(one) for one in taken])
 
@@ -126,18 +126,20 @@ class MessagesApi:
         by_heap: dict[str, list[int]] = {}
         for index, item in enumerate(items):
             by_heap.setdefault(item.topic, []).append(index)
-        parts = await asyncio.gather(*(self._some(name, items, indexes) for name, indexes in by_heap.items()))
+        parts = await asyncio.gather(
+            *(self._some(name, items, indexes, call.caller.keyed) for name, indexes in by_heap.items())
+        )
         found = {index: result for part in parts for index, result in part.items()}
         return models.EnqueuedListOut(results=[found[index] for index in range(len(items))])
 
     async def _some(
-        self, name: str, items: Sequence[models.EnqueueIn], indexes: Sequence[int]
+        self, name: str, items: Sequence[models.EnqueueIn], indexes: Sequence[int], asker: str
     ) -> dict[int, models.EnqueuedOut]:
         found: dict[int, models.EnqueuedOut] = {}
         good: dict[int, HeapMessage] = {}
         for index in indexes:
             try:
-                good[index] = message_of(items[index])
+                good[index] = message_of(items[index], asker)
             except DrayError as error:
                 found[index] = models.EnqueuedOut(error=body_of(error))
         try:
@@ -254,9 +256,9 @@ def _visibility(text: str | None) -> int | None:
     return None if text is None else millis(text, most_s=LONG_S, name="visibility")
 
 
-def _indexed(index: int, item: models.EnqueueIn) -> HeapMessage:
+def _indexed(index: int, item: models.EnqueueIn, asker: str) -> HeapMessage:
     try:
-        return message_of(item)
+        return message_of(item, asker)
     except DrayError as error:
         error.facts["index"] = index
         raise

@@ -58,6 +58,8 @@ class HeapConfigIn(In, frozen=True, kw_only=True):
     max_inflight: Word | None = None
     max_leases_per_consumer: Word | None = None
     max_dedup_keys: Word | None = None
+    history: Annotated[str, Meta(max_length=249)] | None = None
+    """The topic that is told what happens to each message; empty: none."""
 
 
 class MakeHeapIn(In, frozen=True, kw_only=True):
@@ -111,6 +113,7 @@ class HeapConfigOut(Out, frozen=True, omit_defaults=False, kw_only=True):
     max_inflight: int
     max_leases_per_consumer: int
     max_dedup_keys: int
+    history: str
 
 
 class HeapOut(Out, frozen=True, omit_defaults=False, kw_only=True):

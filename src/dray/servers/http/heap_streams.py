@@ -6,6 +6,8 @@
 Invariants
     HX2  However a stream ends, its consumer is closed and its place among
          those who wait is given back; what was not sent is ready again.
+    HX4  A stream whose key works no more sends no message after that is known
+         here, and ends within `CUT_S`, whether its client reads or not.
 """
 
 import asyncio
@@ -19,7 +21,9 @@ from starlette.types import Receive, Scope, Send
 
 from dray.access.errors import Unauthenticated
 from dray.clock import Clock
+from dray.errors import DrayError
 from dray.heaps.consumers import Delivery
+from dray.heaps.errors import UnknownHeap
 from dray.heaps.unsettled import UnsettledConsumer
 from dray.servers.http.errors import body_of
 from dray.servers.http.heap_models import MessageOut, StatusLineOut, StatusOut
@@ -28,6 +32,8 @@ NDJSON: Final = "application/x-ndjson"
 STATUS_S: Final = 15.0
 LOOK_S: Final = 1.0
 """How often a stream looks whether its key still works."""
+CUT_S: Final = 5.0
+"""What a client has to read what it is told last."""
 
 
 class MessageStream(StreamingResponse):
@@ -48,19 +54,27 @@ class MessageStream(StreamingResponse):
         self._unsent: list[Delivery] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(super().__call__(scope, receive, send))
+        ended = asyncio.ensure_future(self._ended.wait())
         try:
-            await super().__call__(scope, receive, send)
+            await asyncio.wait((sending, ended), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((sending,), timeout=CUT_S)  # HX4
         finally:
+            for task in (sending, ended):
+                task.cancel()
+            await asyncio.gather(sending, ended, return_exceptions=True)
             self._held.close()  # HX2
             await self._taking.close(self._unsent)
+        if not sending.cancelled():
+            sending.result()
 
     async def _lines(self) -> AsyncIterator[bytes]:
         quiet_s = 0.0
         yield _status(stopping=False)
-        while not self._taking.stopping and not self._ended.is_set():
+        while not (self._taking.stopping or self._taking.gone or self._ended.is_set()):
             begun_ns = self._clock.boot_ns()
             self._unsent = await self._taking.take(min(LOOK_S, self._status_s - quiet_s))
-            while self._unsent:
+            while self._unsent and not self._ended.is_set():  # HX4
                 line = msgspec.json.encode(self._told(self._unsent[0])) + b"\n"
                 del self._unsent[0]  # from here on it may have been read
                 begun_ns, quiet_s = self._clock.boot_ns(), 0.0
@@ -69,12 +83,17 @@ class MessageStream(StreamingResponse):
             if quiet_s >= self._status_s:
                 quiet_s = 0.0
                 yield _status(stopping=False)
-        yield _refused() if self._ended.is_set() else _status(stopping=True)
+        yield self._last_line()
+
+    def _last_line(self) -> bytes:
+        """Why nothing more comes."""
+        if self._ended.is_set():
+            return _refused(Unauthenticated("the key of this stream works no more"))
+        return _refused(UnknownHeap("the heap is gone")) if self._taking.gone else _status(stopping=True)
 
 
-def _refused() -> bytes:
-    error = body_of(Unauthenticated("the key of this stream works no more"))
-    return msgspec.json.encode({"error": error}) + b"\n"
+def _refused(why: DrayError) -> bytes:
+    return msgspec.json.encode({"error": body_of(why)}) + b"\n"
 
 
 def _status(*, stopping: bool) -> bytes:

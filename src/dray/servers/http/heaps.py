@@ -97,6 +97,7 @@ class HeapsHttp:
         given = call.body
         if given.spread:
             raise BadRequest("heaps over several domains are not served", status=501)
+        self._check_history(call.caller, given.config)
 
         async def work() -> Heap:
             return await self.heaps.admin.make(
@@ -107,6 +108,11 @@ class HeapsHttp:
 
         heap = await self.gate.audited(call.caller, "heap.make", given.topic, work)
         return self._told(heap)
+
+    def _check_history(self, caller: HttpCaller, config: models.HeapConfigIn) -> None:
+        """Who lets a heap write to a topic may write to it themselves."""
+        if config.history:
+            self.gate.allow(caller, "topic.produce", config.history)
 
     async def page(self, call: Call[models.ListHeapsQuery, NoBody]) -> models.HeapsOut:
         query = call.query
@@ -122,6 +128,7 @@ class HeapsHttp:
         heap, given = await self._find(call.path["topic"]), call.body
         if given.partitions == 0:
             raise BadRequest("a heap has at least one partition")
+        self._check_history(call.caller, given.config)
 
         async def work() -> None:
             await self.heaps.admin.alter(

@@ -9,6 +9,7 @@ from dray.heaps.lane import HeapLane, NewMessage
 from dray.heaps.spill import Spiller
 from dray.machine.heaps.answers import DIED, MessageGiven
 from dray.machine.heaps.dedup import Dedup, Known
+from dray.machine.heaps.history import Cause
 from dray.machine.heaps.leases import LeaseHeld, Leases
 from dray.machine.heaps.messages import Messages
 from dray.machine.heaps.shard import Shard
@@ -66,7 +67,7 @@ def awake_early(self: Messages, now_ms: int, limit: int) -> int:
     return _WAKE(self, now_ms + 1_800, limit)
 
 
-def the_dead_come_back(self: Messages, slot: int, now_ms: int) -> int:
+def the_dead_come_back(self: Messages, slot: int, now_ms: int, cause: Cause) -> int:
     """Who rejects a message is told that it is dead, and it is ready again."""
     self.make_ready(slot)
     return DIED

@@ -16,7 +16,7 @@ from dray.sim.world import World
 _LOAD: Final = checkpoint._load_sections
 
 
-def newest_clock(self: Sessions, *, besides: SessionId) -> int | None:
+def newest_clock(self: Sessions, besides: SessionId) -> int | None:
     """A claim is cut to an hour beyond the other session that is furthest ahead."""
     return max((other.clock_ms for other in self.live.values() if other.id != besides), default=None)
 

@@ -243,12 +243,17 @@ class Workers:
 
 async def heaps(world: World) -> None:
     """L1, L2, L4, L8, L9, L10, L12, DD1, HL1, HL2, HL4, HA2, T15"""
+    await work(world)
+
+
+async def work(world: World, *, history: str = "") -> Cluster:
+    """Everything of a run, with a heap that has a history or none; the cluster as it is at the end."""
     cluster = Cluster(
         world, data_domains=world.dice("size").choice([1, 1, 2]), timing=QUICK, settings=replace(SETTINGS, heaps=SMALL)
     )
     ledger = JobLedger(world, retries=RETRIES)
     cluster.start()
-    config = HeapConfig(visibility_ms=int(LEASE_S * 1_000), max_retries=RETRIES, backoff_cap_ms=2_000)
+    config = HeapConfig(visibility_ms=int(LEASE_S * 1_000), max_retries=RETRIES, backoff_cap_ms=2_000, history=history)
 
     async def make(broker: Broker) -> None:
         try:
@@ -280,6 +285,7 @@ async def heaps(world: World) -> None:
     for anomaly, witnesses in workers.history.judge().findings.witnesses.items():
         world.check(not witnesses, anomaly.value, witness=witnesses[0].text)
     world.check(ledger.acks > 10, "hardly anything happened: the run proves nothing", acks=ledger.acks)
+    return cluster
 
 
 async def _drained(world: World, ledger: JobLedger) -> None:

@@ -5,7 +5,9 @@ Invariants
          the pop was invoked, and not once its consumer has begun to end it:
          whatever the brokers' clocks say, it was live then.
     HC6  A message counts as surely ready only between the answer of its
-         enqueue and the first pop that may have taken it, known or not.
+         enqueue and the first pop that may have taken it, known or not. One
+         that was answered while something was wrong may have taken it too,
+         and let it go: its body could not be read.
 """
 
 from bisect import bisect_left
@@ -104,10 +106,13 @@ class HeapEvidence:
     pops: list[Op] = field(default_factory=list)
     unknown_pops: list[Interval] = field(default_factory=list)
     """From when to when a pop without answer may hold something; by start."""
+    troubled_pops: list[Interval] = field(default_factory=list)
+    """Those that were answered while something was wrong; by start."""
     listings: list[Op] = field(default_factory=list)
     replays: list[tuple[Op, Replay]] = field(default_factory=list)
     drained_ns: int | None = None
     clock_faults: list[Interval] = field(default_factory=list)
+    other_faults: list[Interval] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -124,15 +129,17 @@ class HeapEvidence:
         self.by_id.setdefault(identity, {}).setdefault(key, op)
 
     def quiet(self, start_ns: int, end_ns: int) -> bool:
-        """No fault within."""
-        return not _meets(self.history.faults, start_ns, end_ns)
+        """No fault within but that a wall clock was moved: leases do not run in its time."""
+        return not _meets(self.other_faults, start_ns, end_ns)
 
     def clocks_kept(self, start_ns: int, end_ns: int) -> bool:
         """No wall clock was moved within."""
         return not _meets(self.clock_faults, start_ns, end_ns)
 
-    def unknown_pops_before(self, t_ns: int) -> int:
-        return bisect_left(self.unknown_pops, t_ns, key=lambda pop: pop.start)
+    def unseen_pops_before(self, t_ns: int) -> int:
+        """How many may have held a message that no history shows (HC6), and may have let its lease run out."""
+        both = (self.unknown_pops, self.troubled_pops)
+        return sum(bisect_left(pops, t_ns, key=lambda pop: pop.start) for pops in both)
 
     def may_be_replayed(self, message: MessageEvidence, before_ns: int) -> bool:
         return any(
@@ -156,25 +163,29 @@ class HeapEvidence:
         return Interval(start=since_ns, end=until_ns) if since_ns < until_ns else None
 
     def _without_unknown(self, since_ns: int, until_ns: int) -> tuple[int, int]:
-        """The time before any pop without answer that may have taken it."""
-        for pop in self.unknown_pops:
-            if pop.start >= until_ns:
-                break
-            if pop.end > since_ns:
-                return min(until_ns, pop.start), since_ns
+        """The time before any pop that may have taken it, and nobody knows."""
+        for pops in (self.unknown_pops, self.troubled_pops):
+            for pop in pops:
+                if pop.start >= until_ns:
+                    break
+                if pop.end > since_ns:
+                    until_ns = pop.start
+                    break
         return until_ns, since_ns
 
 
 def gather_heaps(history: History, limits: Limits) -> list[HeapEvidence]:
     """Collect what all operations say, heap by heap."""
     heaps: dict[str, HeapEvidence] = {}
-    clocks = _clock_faults(history)
+    clocks, others = _faults_of(history, clocks=True), _faults_of(history, clocks=False)
 
     def heap(name: str) -> HeapEvidence:
         found = heaps.get(name)
         if found is None:
             opened = HeapOpened(heap=name, retries=1 << 30)
-            found = heaps[name] = HeapEvidence(history=history, limits=limits, opened=opened, clock_faults=clocks)
+            found = heaps[name] = HeapEvidence(
+                history=history, limits=limits, opened=opened, clock_faults=clocks, other_faults=others
+            )
         return found
 
     for noted in history.notes:
@@ -218,6 +229,8 @@ def _gather_pop(heap: HeapEvidence, op: Op, call: Pop) -> None:
                 heap.twice.append((before, delivery))
             heap.message(held.key).deliveries.append(delivery)
             heap.see_id(held.key, held.id, op)
+        if _meets(heap.other_faults, op.start_ns, op.end_ns):
+            heap.troubled_pops.append(Interval(start=op.start_ns, end=op.end_ns))
     elif op.status is Status.INFO:
         ended = op.answered_ns
         end_ns = FOREVER if ended == FOREVER else ended + heap.limits.unknown_pop_ns + lease_ns
@@ -236,13 +249,13 @@ def _meets(intervals: list[Interval], start_ns: int, end_ns: int) -> bool:
     return index < len(intervals) and intervals[index].start <= end_ns
 
 
-def _clock_faults(history: History) -> list[Interval]:
-    """Disjoint and sorted: when a wall clock stood elsewhere."""
+def _faults_of(history: History, *, clocks: bool) -> list[Interval]:
+    """Disjoint and sorted: when a wall clock stood elsewhere, or when anything else was wrong."""
     started: dict[str, int] = {}
     found: list[Interval] = []
     for noted in history.notes:
         note = noted.note
-        if not isinstance(note, Nemesis) or "clock" not in note.fault:
+        if not isinstance(note, Nemesis) or ("clock" in note.fault) is not clocks:
             continue
         if note.start:
             started.setdefault(note.target, noted.t_ns)

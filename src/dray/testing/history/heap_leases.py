@@ -91,7 +91,7 @@ def _check_attempts(heap: HeapEvidence, message: MessageEvidence, findings: Find
         if heap.may_be_replayed(message, op.end_ns):
             continue
         most = sum(other.op.start_ns < op.end_ns for other in message.deliveries) - 1
-        most += heap.unknown_pops_before(op.end_ns)
+        most += heap.unseen_pops_before(op.end_ns)
         least = _failures_before(message, op.start_ns)
         if attempts < least or (attempts > most and not heap.opened.resumes):
             text = f"{message.key} came with {attempts} failures, between {least} and {most} are possible"
