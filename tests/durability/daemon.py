@@ -46,10 +46,12 @@ class Drayd:
         self.flags = flags
         self.files = files
         self.listen = f"{host}:{self.port}"
-        self.bootstrap = f"127.0.0.1:{self.port}"
+        self.bootstrap = f"{'127.0.0.1' if host == '0.0.0.0' else host}:{self.port}"
         self.http = ""
         self.environment: dict[str, str] = {}
         """Beside that of the test."""
+        self.prefix: tuple[str, ...] = ()
+        """What runs it: a network namespace, say."""
         self.log: list[str] = []
         self._process: subprocess.Popen[str] | None = None
 
@@ -87,7 +89,11 @@ class Drayd:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DRAY__")}
         environment |= self.environment
         self._process = process = subprocess.Popen(
-            [*command, *self.flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+            [*self.prefix, *command, *self.flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
         )
         threading.Thread(target=self._keep_log, args=(process,), daemon=True).start()
         watchdog = threading.Timer(START_S, process.kill)

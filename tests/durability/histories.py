@@ -30,9 +30,14 @@ KITS = {"confluent": ConfluentKit, "aiokafka": AiokafkaKit}
 
 
 async def run_history(
-    path: Path, bootstrap: str, kit: str, seed: int, *, faults: Sequence[Fault] = (), idempotent: bool = True, **options
-) -> Judgement:
-    """Run the workload and judge what its clients saw; the history stays in `path` for `python -m`."""
+    path: Path, bootstrap: str, kit: str, seed: int, *, faults: Sequence[Fault] = (), idempotent: bool = True,
+    delivery_s: int = 20, **options,
+) -> Judgement:  # fmt: skip
+    """Run the workload and judge what its clients saw; the history stays in `path` for `python -m`.
+
+    `delivery_s`: after so long a producer gives a record up, and then it forgets what it has sent: an idempotent one
+    goes on with another epoch, and what was under way may be there twice.
+    """
     print(f"seed {seed}")
     clock = SystemClock()
     run = next(_runs)
@@ -43,9 +48,12 @@ async def run_history(
         promises=ProducerOpened(producer="", idempotent=idempotent, ordered=idempotent),
         **{"partitions": 2, "producers": 2, "consumers": 2, "drain_seconds": 60, "sends_per_second": 150, **options},
     )
+    client = (
+        ConfluentKit(bootstrap, delivery_timeout_ms=delivery_s * 1000) if kit == "confluent" else KITS[kit](bootstrap)
+    )
     with path.open("wb") as sink:
         recorder = Recorder(sink, clock.boot_ns)
-        await Workload(plan, KITS[kit](bootstrap), recorder, clock, SeededEntropy(seed)).run()
+        await Workload(plan, client, recorder, clock, SeededEntropy(seed)).run()
     events, cut = decode_events(path.read_bytes())
     return check(fold_history(events, cut=cut), Limits(retention=False))
 

@@ -72,8 +72,9 @@ def one_winner_each(winners: dict[str, list[str]]) -> bool:
 
 
 def _plain(options: StoreOptions) -> dict[str, str | None]:
-    fields = ("endpoint", "region", "access_key", "secret_key")
-    return {field: getattr(options, field) for field in fields}
+    fields = ("endpoint", "region", "access_key", "secret_key", "credentials_file")
+    found = {field: getattr(options, field) for field in fields}
+    return {field: None if value is None else str(value) for field, value in found.items()}
 
 
 def _tell(process: "subprocess.Popen[str]", line: str) -> None:

@@ -20,6 +20,7 @@ class S3Double:
     """`503 SlowDown`: status and code; `close`: hang up unread; `apply, close`: do it, then hang up; `hang`."""
     requests: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    targets: list[str] = field(default_factory=list)
     port: int = 0
 
     @property
@@ -35,6 +36,8 @@ class S3Double:
                 body = await reader.readexactly(int(headers.get("content-length", "0")))
                 self.requests.append(method)
                 self.headers.append(headers)
+                self.targets.append(path)
+                path = path.partition("?")[0]
                 step = self.plan.pop(0) if self.plan else "serve"
                 if step == "hang":
                     await asyncio.Event().wait()

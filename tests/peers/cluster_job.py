@@ -13,6 +13,7 @@ def main(log: str, objects: str, topic: str, events: str) -> None:
     config = {
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
         "spark.eventLog.dir": f"file://{events}",
         "spark.log.level": "INFO",
     }

@@ -88,6 +88,7 @@ def ended(process: "subprocess.Popen[str]", code: int = 0) -> dict[str, object]:
     return json.loads(out)
 
 
+@pytest.mark.long
 def test_two_machines_compact_a_cluster_and_a_third_reads_table_and_tail(
     server: Postgres, bucket: S3Server, tmp_path: Path
 ) -> None:
@@ -121,7 +122,7 @@ def test_two_machines_compact_a_cluster_and_a_third_reads_table_and_tail(
         assert ran.returncode == 0, ran.stderr[-3_000:]
         rows = [ast.literal_eval(line) for line in ran.stdout.splitlines() if line.startswith("(")]
         assert sorted(rows) == sorted((row.partition, row.offset, row.key, row.value) for row in everything)
-        shown = ran.stdout + ran.stderr + "".join(file.read_text() for file in events.rglob("*") if file.is_file())
+        shown = ran.stdout + ran.stderr + _text_of(events)
         assert "cluster job" in shown, "the test looks at what Spark shows"
         assert PASSWORD not in shown
         assert bucket.options.secret_key not in shown
@@ -130,6 +131,10 @@ def test_two_machines_compact_a_cluster_and_a_third_reads_table_and_tail(
         by_broker = f"import dray; print(dray.read('orders', {brokers[1].http!r}).num_rows)"
         assert third.python("-c", by_broker).stdout == "420\n"
         assert "plan-" in json.dumps(third.drayd("admin", "pins", "ls", "-")), "the plan of Spark is held in the log"
+
+
+def _text_of(events: Path) -> str:
+    return "".join(file.read_bytes().decode(errors="replace") for file in events.rglob("*") if file.is_file())
 
 
 def catalog_rows(log: str, bucket: S3Server) -> list[object]:

@@ -12,14 +12,24 @@ import grpc.aio
 import pytest
 
 from dray.clock import SystemClock
-from dray.errors import Corrupt, Unavailable
+from dray.errors import Conflict, Corrupt, Unavailable
 from dray.log.etcd import etcd_pb2 as pb
 from dray.log.etcd.log import EtcdLog
 from dray.log.etcd.members import Members
 from dray.log.etcd.survey import survey
 from dray.log.port import BEFORE_ALL, Log, LostReply, Position, Refused, Trimmed
 from dray.log.urls import EtcdLogs, parse_log_url
-from tests.log.contract import DEADLINE_S, FullLogContract, LogContract, SharedLogContract, aclose, fill, named, take
+from tests.log.contract import (
+    DEADLINE_S,
+    BeginningLogContract,
+    FullLogContract,
+    LogContract,
+    SharedLogContract,
+    aclose,
+    fill,
+    named,
+    take,
+)
 from tests.log.etcd_relay import EtcdRelay
 from tests.log.proxy import Proxy
 from tools.peers.etcd import Etcd, etcd, newest, packaged
@@ -163,8 +173,55 @@ async def log_factory(server: Etcd) -> AsyncIterator[EtcdFactory]:
     await factory.close()
 
 
-class TestEtcdLog(LogContract, FullLogContract, SharedLogContract):
+class TestEtcdLog(LogContract, FullLogContract, SharedLogContract, BeginningLogContract):
     pass
+
+
+@pytest.mark.parametrize("position", [1, 5, SMALL, SMALL + 3])
+async def test_a_log_that_goes_on_in_the_midst_of_a_bucket_counts_on(log_factory: EtcdFactory, position: int) -> None:
+    """LG60, LG27: pages, events and what is missing, over the ends of buckets; and so after a restart of etcd."""
+    log, other = await log_factory.open(), await log_factory.open()
+    await log.begin_behind(Position(position))
+    entries = await fill(other, 3 * SMALL)
+    assert [at for at, _ in entries] == [position + 1 + number for number in range(3 * SMALL)]
+    late = await log_factory.open(bucket_entries=2 * SMALL)  # as whoever began it had it
+    for handle in (log, other, late):
+        assert await take(handle, position, len(entries)) == entries
+        assert await take(handle, position + SMALL, len(entries) - SMALL) == entries[SMALL:]
+        with pytest.raises(Trimmed):
+            await take(handle, position - 1, 1)
+    await log_factory.restart()
+    again = await log_factory.open()
+    await again.trim(entries[SMALL][0])
+    assert await take(again, entries[SMALL][0], 1) == entries[SMALL + 1 : SMALL + 2]
+    one = pb.RangeRequest(key=again._entries, range_end=again._entries_end, limit=1)
+    answer = await log_factory.direct.call(lambda member: member.txn, _look(one))
+    await log_factory.delete(answer.responses[0].response_range.kvs[0].key)
+    with pytest.raises(Corrupt, match="missing"):
+        await take(again, entries[SMALL][0], SMALL)
+
+
+async def test_of_an_import_and_a_first_entry_one_wins(log_factory: EtcdFactory) -> None:
+    """LG60, MV2: whoever looked at an empty log cannot change what another one has begun meanwhile."""
+    early, mover = await log_factory.open(), await log_factory.open()
+    assert (await early.tail(), await mover.tail()) == (0, 0)
+    await mover.begin_behind(Position(1_000))
+    early._meet = _nothing  # type: ignore[method-assign]  # it looked just before
+    assert await early.append(b"entry") == 1_001
+    with pytest.raises(Conflict):
+        await mover.begin_behind(Position(1_000))
+    again = await log_factory.open_other()
+    await again.append(b"first")
+    with pytest.raises(Conflict):
+        await again.begin_behind(Position(1))  # type: ignore[attr-defined]
+
+
+async def _nothing() -> None:
+    pass
+
+
+def _look(*requests: pb.RangeRequest) -> pb.TxnRequest:
+    return pb.TxnRequest(success=[pb.RequestOp(request_range=one) for one in requests])
 
 
 async def test_an_etcd_that_is_restored_from_older_files_is_told(log_factory: EtcdFactory, server: Etcd) -> None:
@@ -206,8 +263,7 @@ async def test_an_entry_that_is_missing_is_told_and_not_passed_over(log_factory:
     log = await log_factory.open()
     await fill(log, 5)
     one = pb.RangeRequest(key=log._entries, range_end=log._entries_end, limit=1)
-    request = pb.TxnRequest(success=[pb.RequestOp(request_range=one)])
-    answer = await log_factory.direct.call(lambda member: member.txn, request)
+    answer = await log_factory.direct.call(lambda member: member.txn, _look(one))
     await log_factory.delete(answer.responses[0].response_range.kvs[0].key)
     with pytest.raises(Corrupt, match="missing"):
         await take(log, BEFORE_ALL, 5)

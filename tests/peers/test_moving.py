@@ -13,6 +13,7 @@ from dray.testing import broker
 from tests.node.test_moving import epoch, fill, whole
 from tests.objects.servers import S3Server, effects, versity
 from tests.peers.test_clusters import database
+from tools.peers.etcd import etcd, packaged
 from tools.peers.postgres import Postgres, postgres
 
 pytestmark = pytest.mark.peers
@@ -94,10 +95,18 @@ def test_a_cluster_moves_from_engine_to_engine_and_back(server, buckets, tmp_pat
         whole(running.bootstrap, running.grpc)
         assert asyncio.run(epoch(running.bootstrap)) == 4
     admin(bucket, "export", "deltalog:", tmp_path / "third.dray")
-    admin(bucket, "import", tmp_path / "third.dray", tmp_path / "four")
+    with etcd(program=packaged()) as member:
+        admin(bucket, "import", tmp_path / "third.dray", member.url())
+        admin(bucket, "import", tmp_path / "third.dray", member.url(), code=1)  # there is a log
+        for _ in range(2):  # begun, and found again
+            with broker(tmp_path / "in-etcd", log__url=member.url(), **bucket) as running:
+                whole(running.bootstrap, running.grpc)
+                assert asyncio.run(epoch(running.bootstrap)) == 5
+        admin(bucket, "export", member.url(), tmp_path / "fourth.dray")
+    admin(bucket, "import", tmp_path / "fourth.dray", tmp_path / "four")
     with broker(tmp_path / "four", **bucket) as running:
         whole(running.bootstrap, running.grpc)
-        assert asyncio.run(epoch(running.bootstrap)) == 5
+        assert asyncio.run(epoch(running.bootstrap)) == 6
 
 
 def test_a_cluster_is_restored_from_its_bucket_and_a_backup(server, buckets, tmp_path):

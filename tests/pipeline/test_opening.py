@@ -24,5 +24,5 @@ def test_a_log_that_is_kept_elsewhere_is_read_beside_the_broker_and_without_it(t
 def test_the_directory_of_a_broker_that_joined_is_refused_with_what_to_do(tmp_path):
     with broker(tmp_path / "a"), broker(tmp_path / "b", log__url=f"unix:{tmp_path}/a/meta.sock"):
         pass
-    with pytest.raises(HasJoined, match="give the directory of that"):
+    with pytest.raises(HasJoined, match="give the directory of the broker that keeps it"):
         read_directory(str(tmp_path / "b"))

@@ -77,7 +77,7 @@ def test_what_is_wrong_is_told_in_the_words_of_the_planner(broker):
         plan_for(options(url=broker.http, subscribe="nowhere"))
     with pytest.raises(DataLoss, match="offset=999"):
         plan_for(options(url=broker.http, assign='{"orders":[0]}', startingOffsets='{"orders":{"0":999}}'))
-    with pytest.raises(BadOption, match="not both"):
+    with pytest.raises(BadOption, match="give one of path"):
         options(url=broker.http, path="dray-data", subscribe="orders")
     with pytest.raises(BadOption, match="HTTP port of a broker"):
         options(url="127.0.0.1:7433", subscribe="orders")

@@ -28,12 +28,14 @@ def test_a_python_that_nobody_has_is_missing(tmp_path, monkeypatch):
 
 
 @pytest.mark.peers
+@pytest.mark.long
 def test_a_python_that_debian_has_not_either_is_told(tmp_path):
     with pytest.raises(NotThere, match=r"python3\.99"):
         unpack("3.99", tmp_path)
 
 
 @pytest.mark.peers
+@pytest.mark.long
 def test_a_python_that_the_machine_may_lack_comes_from_debian_and_is_built_for(tmp_path):
     python = wheels.from_debian("3.14")
     archive = wheels.source_archive(tmp_path)

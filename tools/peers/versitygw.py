@@ -49,29 +49,29 @@ def binary(cache: Path = CACHE) -> Path:
 
 
 @contextmanager
-def running(directory: Path) -> Iterator[Server]:
+def running(directory: Path, host: str = "127.0.0.1") -> Iterator[Server]:
     """Serve `directory` until the end of the block."""
     directory.mkdir(parents=True, exist_ok=True)
     port = _free_port()
     access, secret = "peer-access", "peer-secret"
-    command = [str(binary()), "--port", f"127.0.0.1:{port}", "--access", access, "--secret", secret]
+    command = [str(binary()), "--port", f"{host}:{port}", "--access", access, "--secret", secret]
     with (directory.parent / f"{directory.name}.log").open("wb") as log:
         process = subprocess.Popen([*command, "posix", str(directory)], stdout=log, stderr=log)
         try:
-            wait_for_port(process, port, Path(log.name))
-            yield Server(endpoint=f"http://127.0.0.1:{port}", access_key=access, secret_key=secret, pid=process.pid)
+            wait_for_port(process, port, Path(log.name), host)
+            yield Server(endpoint=f"http://{host}:{port}", access_key=access, secret_key=secret, pid=process.pid)
         finally:
             process.terminate()
             process.wait(10)
 
 
-def wait_for_port(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def wait_for_port(process: subprocess.Popen[bytes], port: int, log: Path, host: str = "127.0.0.1") -> None:
     """Return when the server takes connections; an error if it ended or takes too long."""
     end = time.monotonic() + _START_SECONDS
     while time.monotonic() < end:
         if process.poll() is not None:
             break
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
             return
         time.sleep(0.05)
     raise RuntimeError(f"the server did not start: {log.read_text(errors='replace')[-2000:]}")

@@ -261,7 +261,8 @@ class Machine:
 
     def _execute_alone(self, step: Step, command: Command, want_verdicts: bool) -> list[Verdict] | None:
         """Most entries have one command, and their session is live: what `_execute` does, without a loop."""
-        spare = MAX_ROWS - command.needs()
+        step.rows = command.needs()
+        spare = MAX_ROWS - step.rows
         step.spare = max(0, spare)  # M7
         verdict = self._guarded(step, command) if spare >= 0 else refused(Why.LIMIT, "the entry is full")
         return [verdict] if want_verdicts else None

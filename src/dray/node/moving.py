@@ -169,7 +169,9 @@ async def import_engine(export: ClusterExport, url: LogUrl, store: ClusterStore,
             log = await open_log(url, domain, of_logs)
             stack.push_async_callback(log.close)
             if not isinstance(log, BeginsBehind):
-                raise Invalid("a cluster can move to a directory, a database or a delta log, not there", log=str(url))
+                raise Invalid(
+                    "a cluster can move to a directory, a database, an etcd or a delta log, not there", log=str(url)
+                )
             if await log.tail() != 0:  # MV2
                 raise Conflict("the target holds a log already: choose an empty one", log=str(url), domain=domain)
             logs[domain] = log

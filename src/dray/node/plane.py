@@ -30,7 +30,6 @@ from dray.node.space import Places
 from dray.node.store import ClusterStore
 from dray.objects.cluster import mark_begun
 from dray.objects.port import Objects
-from dray.objects.probe import probe
 from dray.offload import Offload
 from dray.replica.child import ChildFolder
 from dray.replica.domains import Domains
@@ -130,7 +129,7 @@ async def _clustered(
     _lock(stack, root, effects)
     objects, cluster = await store.shared(stack)
     if isinstance(log, DeltaLogs):
-        effects = await _of_delta_log(log, objects, store, effects)
+        effects = _of_delta_log(log, store, effects)
     identity = directory.claim(effects.disk, effects.entropy, cluster)
     source = Clustered(url=log, directory=directory, objects=objects)
     metadata = await _run(stack, source, identity, objects, store, effects, options)
@@ -140,12 +139,9 @@ async def _clustered(
     return _opened(metadata, objects, effects, places, directory)
 
 
-async def _of_delta_log(log: DeltaLogs, objects: Objects, store: ClusterStore, effects: Effects) -> Effects:
-    """Nothing orders such a log but names that are created once: a store that ignores that is refused."""
-    if log.root is not None:
-        return effects
-    await probe(objects, effects.entropy)
-    if effects.folder is not ChildFolder:
+def _of_delta_log(log: DeltaLogs, store: ClusterStore, effects: Effects) -> Effects:
+    """Where the log is in the store, a child that folds it has to be told of the store."""
+    if log.root is not None or effects.folder is not ChildFolder:
         return effects
     return replace(effects, folder=partial(ChildFolder, store=store.address()))
 

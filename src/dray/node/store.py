@@ -15,7 +15,7 @@ from dray.node.joining import WrongStore
 from dray.objects.cluster import ForeignPrefix, bind, bound_to
 from dray.objects.opening import StoreEffects, StoreOptions, local_root, open_store
 from dray.objects.port import Objects
-from dray.objects.probe import store_date
+from dray.objects.probe import probe, store_date
 from dray.objects.retry import RetryPolicy
 from dray.objects.settings import ObjectsSettings
 from dray.replica.child import StoreAddress
@@ -40,6 +40,7 @@ class ClusterStore:
         objects = await self._open(stack, beside)
         if beside is not None and self._settings.url != "memory:":
             await check_birth(objects, beside, identity, self._effects.disk)
+        await self._trust(objects, identity.cluster_id)
         await bind(objects, identity.cluster_id)
         return objects
 
@@ -48,12 +49,14 @@ class ClusterStore:
         objects = await self._open(stack, beside)
         if await bound_to(objects) != identity.cluster_id:
             raise WrongStore("this is not the store of the cluster: set objects.url to what its other brokers use")
+        await self._trust(objects, identity.cluster_id)
         return objects
 
     async def shared(self, stack: AsyncExitStack) -> tuple[Objects, uuid.UUID]:
         """For brokers of several machines: the store, and the cluster that it is of, a new one if it is free."""
         objects = await self.opened(stack)
         found = await bound_to(objects)
+        await self._trust(objects, found)
         if found is None:
             with suppress(ForeignPrefix):  # another one was faster
                 await bind(objects, str(new_uuid(self._effects.entropy)))
@@ -61,6 +64,11 @@ class ClusterStore:
         if found is None:
             raise Unavailable("the store does not show what was just written to it")
         return objects, uuid.UUID(found)
+
+    async def _trust(self, objects: Objects, ours: str | None) -> None:
+        """Begin nothing on a store that lets a second put replace the first; nothing is tried in a foreign one (O9)."""
+        if self._settings.is_remote and await bound_to(objects) in (None, ours):
+            await probe(objects, self._effects.entropy)
 
     async def opened(self, stack: AsyncExitStack) -> Objects:
         """What brokers of several machines share, whosever it is."""
@@ -107,6 +115,8 @@ def store_options(settings: ObjectsSettings) -> StoreOptions:
         access_key=settings.access_key_id,
         secret_key=None if secret is None else secret.get_secret_value(),
         session_token=None if token is None else token.get_secret_value(),
+        credentials_file=settings.credentials_file,
+        profile=settings.profile,
         retry=RetryPolicy(
             attempts=settings.retries + 1,
             attempt_seconds=settings.attempt_timeout.total_seconds(),
@@ -121,6 +131,8 @@ def store_of(settings: ObjectsSettings) -> Store:
     return Store(
         url=settings.url, endpoint=settings.endpoint, region=settings.region, access_key=settings.access_key_id,
         secret_key=None if secret is None else secret.get_secret_value(),
-        session_token=None if token is None else token.get_secret_value(), attempts=settings.retries + 1,
+        session_token=None if token is None else token.get_secret_value(),
+        credentials_file=None if settings.credentials_file is None else str(settings.credentials_file),
+        profile=settings.profile, attempts=settings.retries + 1,
         attempt_seconds=settings.attempt_timeout.total_seconds(), total_seconds=settings.deadline.total_seconds(),
     )  # fmt: skip

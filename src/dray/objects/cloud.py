@@ -37,12 +37,25 @@ if TYPE_CHECKING:
 
 _LIST_CHUNK: Final = 1000
 _STATUS = re.compile(r"status code: (\d{3})")
+_SIGNED = re.compile(r"\b(sig|[Ss]ignature|X-Amz-Signature|X-Goog-Signature|X-Amz-Security-Token)=[^&\s\"',)]+")
 _CODE = re.compile(r"<Code>(\w{1,60})</Code>")
+_ROLES: Final = ("169.254.169.254", "169.254.170.", "metadata.google.internal")
+"""Where obstore asks for the role of the machine, when nothing else gave credentials."""
+_NO_CREDENTIALS: Final = (
+    "no credentials for the store were found: give them by the settings (objects.access_key_id and its secret, "
+    "objects.credentials_file), by the environment or files of the cloud's own tools, or by a role of this machine"
+)
+_RANGE_ERRORS: Final = ("Invalid range", "InvalidRangeRequest", "non-partial response")
+_NO_BUCKET: Final = frozenset(("NoSuchBucket", "ContainerNotFound"))
 _CREDENTIALS: Final = frozenset(("ExpiredToken", "InvalidToken", "InvalidAccessKeyId", "TokenRefreshRequired"))
 
 
 class NoBucket(Denied):
     """The bucket or container does not exist: create it, or correct the address."""
+
+
+class NoCredentials(StoreUnavailable):
+    """Nobody gave any, and this machine has no role that would: a short failure of its metadata looks the same."""
 
 
 class CloudObjects:
@@ -59,7 +72,7 @@ class CloudObjects:
         except (AlreadyExistsError, PreconditionError) as error:
             await self._settle(path, parts, error)
         except (BaseError, OSError) as error:
-            raise _put_error(error, path) from error
+            raise _put_error(error, path) from _cause(error)
 
     async def _settle(self, path: str, parts: Sequence[Buffer], cause: Exception) -> None:
         match await holds(self, path, parts):
@@ -78,12 +91,14 @@ class CloudObjects:
         try:
             received = memoryview(await self._received(path, start, end))
         except (NotFoundError, FileNotFoundError) as error:
-            raise NoSuchObject("no such object", name=path) from error
+            if _code(error) in _NO_BUCKET:
+                raise _error(error, "get", path) from _cause(error)
+            raise NoSuchObject("no such object", name=path) from _cause(error)
         except (BaseError, OSError) as error:
             problem = _error(error, "get", path)
             if isinstance(problem, StoreUnavailable) and _is_range_error(error):
                 return await self._empty(path, start, end)
-            raise problem from error
+            raise problem from _cause(error)
         if end is not None:
             check_length(path, received.nbytes, start, end)
         return received
@@ -92,7 +107,10 @@ class CloudObjects:
         if end is not None:
             return await self._store.get_range_async(path, start=start, end=end)
         result = await self._store.get_async(path, options={"range": {"offset": start}} if start else None)
-        return await result.bytes_async()
+        received = await result.bytes_async()
+        if (promised := result.range[1] - result.range[0]) != len(received):
+            raise StoreUnavailable("the answer is not as long as it says", name=path, promised=promised)
+        return received
 
     async def _empty(self, path: str, start: int, end: int | None) -> memoryview:
         """The answer to a range without bytes, which stores refuse whether or not it lies inside the object."""
@@ -107,9 +125,9 @@ class CloudObjects:
         try:
             return _info(await self._store.head_async(check_name(path)))
         except (NotFoundError, FileNotFoundError) as error:
-            raise NoSuchObject("no such object", name=path) from error
+            raise NoSuchObject("no such object", name=path) from _cause(error)
         except (BaseError, OSError) as error:
-            raise _error(error, "head", path) from error
+            raise _error(error, "head", path) from _cause(error)
 
     async def delete(self, path: str) -> None:
         try:
@@ -117,7 +135,7 @@ class CloudObjects:
         except (NotFoundError, FileNotFoundError):
             return
         except (BaseError, OSError) as error:
-            raise _error(error, "delete", path) from error
+            raise _error(error, "delete", path) from _cause(error)
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         directory, _, _ = check_prefix(prefix).rpartition("/")  # obstore takes whole segments only
@@ -133,10 +151,16 @@ class CloudObjects:
                     last = found.path
                     yield found
         except (BaseError, OSError) as error:
-            raise _error(error, "list", prefix) from error
+            raise _error(error, "list", prefix) from _cause(error)
 
     async def close(self) -> None:
         pass
+
+
+def _cause(error: Exception) -> Exception:
+    """What obstore says, for logs: an address that is signed by its query gives access to who reads it."""
+    text = str(error)
+    return type(error)(_SIGNED.sub(r"\1=hidden", text)) if _SIGNED.search(text) else error
 
 
 def _info(meta: "ObjectMeta") -> ObjectInfo:
@@ -159,6 +183,8 @@ def _put_error(error: Exception, path: str) -> DrayError:
 def _error(error: Exception, op: str, name: str) -> DrayError:
     """What the caller does next. The text of a request stays in the cause: it is long, and not for users."""
     status, code = _status(error), _code(error)
+    if any(place in str(error) for place in _ROLES):
+        return NoCredentials(_NO_CREDENTIALS, op=op, name=name)
     if isinstance(error, PermissionDeniedError | UnauthenticatedError) or status in (401, 403) or code in _CREDENTIALS:
         return Denied(
             "the store refused the credentials: correct them, or allow this operation",
@@ -175,7 +201,7 @@ def _error(error: Exception, op: str, name: str) -> DrayError:
 
 def _is_range_error(error: Exception) -> bool:
     text = str(error)
-    return _status(error) == 416 or "Invalid range" in text or "non-partial response" in text
+    return _status(error) == 416 or any(sign in text for sign in _RANGE_ERRORS)
 
 
 def _status(error: Exception) -> int | None:

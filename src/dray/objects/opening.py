@@ -10,6 +10,7 @@ az://container/prefix       Azure Blob Storage
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
@@ -18,6 +19,7 @@ from dray.clock import Clock
 from dray.disk import Disk
 from dray.errors import Invalid
 from dray.ids import Entropy
+from dray.objects.credentials import NoProfile, S3Keys, profile_for
 from dray.objects.files import FileObjects
 from dray.objects.memory import MemoryObjects
 from dray.objects.paths import check_name
@@ -26,7 +28,17 @@ from dray.objects.retry import LOCAL, RetryingObjects, RetryPolicy
 from dray.offload import Offload
 
 if TYPE_CHECKING:
-    from obstore.store import AzureConfig, AzureStore, ClientConfig, GCSConfig, GCSStore, RetryConfig, S3Config, S3Store
+    from obstore.store import (
+        AzureConfig,
+        AzureStore,
+        ClientConfig,
+        GCSConfig,
+        GCSStore,
+        RetryConfig,
+        S3Config,
+        S3Credential,
+        S3Store,
+    )
 
     from dray.objects.cloud import CloudStore
 
@@ -46,7 +58,9 @@ class StoreOptions:
     """S3 secret key, or Azure account key."""
     session_token: str | None = field(default=None, repr=False)
     credentials_file: Path | None = None
-    """Key file of a GCS service account."""
+    """Key file of a GCS service account, or file of S3 keys as Amazon's tools keep it."""
+    profile: str | None = None
+    """Which keys of that file; also without one, in the file where those tools keep it."""
     anonymous: bool = False
     virtual_hosted: bool = False
     connect_timeout: timedelta = timedelta(seconds=5)
@@ -116,9 +130,12 @@ def _cloud(scheme: str, address: str, options: StoreOptions, effects: StoreEffec
     prefix = parts.path.strip("/")
     if prefix:
         check_name(prefix)
-    makers: dict[str, Callable[[str, str | None, StoreOptions], CloudStore]] = {"s3": _s3, "gs": _gcs, "az": _azure}
+    makers: dict[str, Callable[[str, str | None, StoreOptions, Clock], CloudStore]]
+    makers = {"s3": _s3, "gs": _gcs, "az": _azure}
     try:
-        store = makers[scheme](parts.netloc, prefix or None, options)
+        store = makers[scheme](parts.netloc, prefix or None, options, effects.clock)
+    except NoProfile:
+        raise
     except Exception as error:  # obstore raises its own kinds for wrong settings; all mean the same here
         raise Invalid("the settings of the store are not usable", address=address, reason=str(error)[:200]) from error
     return RetryingObjects(CloudObjects(store), effects.clock, effects.entropy, options.retry)
@@ -138,7 +155,7 @@ def _no_retry(options: StoreOptions) -> "RetryConfig":
     return {"max_retries": 0, "retry_timeout": timedelta(seconds=options.retry.total_seconds)}
 
 
-def _s3(bucket: str, prefix: str | None, options: StoreOptions) -> "S3Store":
+def _s3(bucket: str, prefix: str | None, options: StoreOptions, clock: Clock) -> "S3Store":
     from obstore.store import S3Store
 
     over_tls = not (options.endpoint or "").startswith("http://")
@@ -151,22 +168,34 @@ def _s3(bucket: str, prefix: str | None, options: StoreOptions) -> "S3Store":
     }
     if options.endpoint is not None:
         config["endpoint"] = options.endpoint
-    if options.region is not None:
-        config["region"] = options.region
-    if options.access_key is not None:
-        config["access_key_id"] = options.access_key
-    if options.secret_key is not None:
-        config["secret_access_key"] = options.secret_key
-    if options.session_token is not None:
-        config["session_token"] = options.session_token
+    profile, keys = None, None
+    if options.access_key is not None and options.secret_key is not None:
+        # Not by `config`: a token of other keys in the environment would be sent with these.
+        given = S3Keys(access_key=options.access_key, secret_key=options.secret_key, token=options.session_token)
+        keys = partial(_signing, lambda: given)
+    elif not options.anonymous:
+        profile = profile_for(clock, name=options.profile, keys=options.credentials_file)
+        keys = None if profile is None else partial(_signing, profile.read)
+    region = options.region or (None if profile is None else profile.region)
+    if region is not None:
+        config["region"] = region
     if options.anonymous:
         config["skip_signature"] = True
     return S3Store(
-        bucket, prefix=prefix, config=config, client_options=_client(options), retry_config=_no_retry(options)
-    )
+        bucket, prefix=prefix, config=config, client_options=_client(options), retry_config=_no_retry(options),
+        credential_provider=keys,
+    )  # fmt: skip
 
 
-def _gcs(bucket: str, prefix: str | None, options: StoreOptions) -> "GCSStore":
+def _signing(read: Callable[[], S3Keys]) -> "S3Credential":
+    keys = read()
+    return {
+        "access_key_id": keys.access_key, "secret_access_key": keys.secret_key, "token": keys.token,
+        "expires_at": keys.expires,
+    }  # fmt: skip
+
+
+def _gcs(bucket: str, prefix: str | None, options: StoreOptions, _: Clock) -> "GCSStore":
     from obstore.store import GCSStore
 
     config: GCSConfig = {}
@@ -181,7 +210,7 @@ def _gcs(bucket: str, prefix: str | None, options: StoreOptions) -> "GCSStore":
     )
 
 
-def _azure(container: str, prefix: str | None, options: StoreOptions) -> "AzureStore":
+def _azure(container: str, prefix: str | None, options: StoreOptions, _: Clock) -> "AzureStore":
     from obstore.store import AzureStore
 
     config: AzureConfig = {}

@@ -1,6 +1,7 @@
 """Settings of the object store: where it is, who we are there, how long we try."""
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Final, Self
 from urllib.parse import urlsplit
 
@@ -25,13 +26,21 @@ class ObjectsSettings(Section):
     """The region of the bucket. Not set: what the environment of the provider says."""
 
     access_key_id: str | None = None
-    """The name of the key. Not set: the provider's own credentials (environment, instance role)."""
+    """The name of the key, on Azure that of the account. Not set: the provider's own credentials (environment, files
+    of its tools, role of the machine)."""
 
     secret_access_key: Secret | None = None
     """The key that belongs to `access_key_id`."""
 
     session_token: Secret | None = None
     """The token of temporary credentials."""
+
+    credentials_file: Path | None = None
+    """The key file of a GCS service account, or a file of S3 keys as Amazon's tools keep it. Not set: where the
+    provider's own tools look."""
+
+    profile: str | None = None
+    """The name of the S3 keys in that file. Not set: `AWS_PROFILE`, or the keys that the provider's tools would use."""
 
     allow_http: bool = False
     """Send requests, and with them credentials, unencrypted: for a store on this machine."""

@@ -44,7 +44,7 @@ _OF_A_TABLE: Final = frozenset(
 """Properties that Spark gives every table of its catalog."""
 _COPY: Final = "option."
 _ADDRESSES: Final = ("http://", "https://")
-_LOGS: Final = ("postgresql:", "postgres:", "etcd:", "etcds:", "deltalog:")
+_LOGS: Final = ("postgresql:", "postgres:", "etcd:", "etcds:", "oxia:", "oxias:", "deltalog:")
 
 ByPartition: TypeAlias = dict[str, dict[int, int]]
 """Numbers by topic and partition."""

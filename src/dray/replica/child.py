@@ -42,18 +42,22 @@ class StoreAddress:
     access_key: str | None = field(default=None, repr=False)
     secret_key: str | None = field(default=None, repr=False)
     session_token: str | None = field(default=None, repr=False)
+    credentials_file: str | None = None
+    profile: str | None = None
 
     @classmethod
     def of(cls, url: str, options: StoreOptions) -> Self:
         return cls(
             url=url, endpoint=options.endpoint, region=options.region, access_key=options.access_key,
-            secret_key=options.secret_key, session_token=options.session_token,
+            secret_key=options.secret_key, session_token=options.session_token, profile=options.profile,
+            credentials_file=None if options.credentials_file is None else str(options.credentials_file),
         )  # fmt: skip
 
     async def open(self) -> Objects:
         options = StoreOptions(
             endpoint=self.endpoint, region=self.region, access_key=self.access_key, secret_key=self.secret_key,
-            session_token=self.session_token,
+            session_token=self.session_token, profile=self.profile,
+            credentials_file=None if self.credentials_file is None else Path(self.credentials_file),
         )  # fmt: skip
         effects = StoreEffects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=InlineOffload())
         return await open_store(self.url, options, effects)

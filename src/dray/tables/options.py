@@ -3,7 +3,9 @@
 Not by arguments, which everybody on a machine may read: credentials are in it.
 """
 
+from pathlib import Path
 from typing import Literal, TypeAlias
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -22,6 +24,8 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     access_key: str | None = None
     secret_key: str | None = None
     session_token: str | None = None
+    credentials_file: str | None = None
+    profile: str | None = None
     attempts: int = 9
     attempt_seconds: float = 10
     total_seconds: float = 60
@@ -32,15 +36,27 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
         )
         return StoreOptions(
             endpoint=self.endpoint, region=self.region, access_key=self.access_key, secret_key=self.secret_key,
-            session_token=self.session_token, retry=retry,
+            session_token=self.session_token, profile=self.profile,
+            credentials_file=None if self.credentials_file is None else Path(self.credentials_file), retry=retry,
         )  # fmt: skip
 
     def environment(self) -> dict[str, str]:
-        """For tasks of Spark, which have no settings of ours: as Amazon's own tools name it."""
-        named = {
-            "AWS_ENDPOINT_URL": self.endpoint, "AWS_REGION": self.region, "AWS_ACCESS_KEY_ID": self.access_key,
-            "AWS_SECRET_ACCESS_KEY": self.secret_key, "AWS_SESSION_TOKEN": self.session_token,
-        }  # fmt: skip
+        """For tasks of Spark, which have no settings of ours: as the tools of each cloud name it."""
+        named: dict[str, str | None]
+        match urlsplit(self.url or "").scheme:
+            case "gs":
+                named = {"GOOGLE_BASE_URL": self.endpoint, "GOOGLE_SERVICE_ACCOUNT": self.credentials_file}
+            case "az":
+                named = {
+                    "AZURE_STORAGE_ENDPOINT": self.endpoint, "AZURE_STORAGE_ACCOUNT_NAME": self.access_key,
+                    "AZURE_STORAGE_ACCOUNT_KEY": self.secret_key,
+                }  # fmt: skip
+            case _:
+                named = {
+                    "AWS_ENDPOINT_URL": self.endpoint, "AWS_REGION": self.region, "AWS_ACCESS_KEY_ID": self.access_key,
+                    "AWS_SECRET_ACCESS_KEY": self.secret_key, "AWS_SESSION_TOKEN": self.session_token,
+                    "AWS_SHARED_CREDENTIALS_FILE": self.credentials_file, "AWS_PROFILE": self.profile,
+                }  # fmt: skip
         return {name: value for name, value in named.items() if value is not None}
 
 

@@ -1,10 +1,11 @@
 """A log in etcd: a key for each entry, and one that counts them.
 
-    <prefix>/domain-00003/h                       the head: put beside every entry, its version is the position
+    <prefix>/domain-00003/h                       the head: put beside every entry, its version counts them
     <prefix>/domain-00003/e/<bucket>/<who><n>     one entry, never overwritten
 
 An append is one transaction of two puts. The head's version counts them, so
-positions are dense; an entry lies in the bucket of the count before it, which
+positions are dense: the version itself, or, where a cluster was moved here,
+the version behind the base that the head carries (ADR-0200); an entry lies in the bucket of the count before it, which
 the transaction compares. So a bucket that is not the last has exactly
 `bucket_entries` of them, in the order of their revisions, and a page is one
 bucket however long the log is.
@@ -20,6 +21,8 @@ Invariants
           is shorter than what was delivered, or is another one under the same
           name, or lacks an entry, is `Corrupt`.
     LG28  A bucket is deleted as a whole or not at all, the oldest first.
+    LG60  The base of a log is written when its head is made, carried by every
+          later one, and never changed: of an import and a first entry one wins.
 """
 
 import asyncio
@@ -31,7 +34,7 @@ from typing import Final
 import grpc.aio
 
 from dray.clock import Clock
-from dray.errors import Corrupt, Invalid, Unavailable
+from dray.errors import Conflict, Corrupt, Invalid, Unavailable
 from dray.ids import Entropy, SystemEntropy
 from dray.log.etcd import etcd_pb2 as pb
 from dray.log.etcd.members import EtcdPeer, EtcdUnreachable, Members, is_refusal
@@ -100,6 +103,8 @@ class EtcdLog:
         self._count = 0
         self._born: int | None = None
         """The revision at which the head was made: another one is another log."""
+        self._base_position: int | None = None
+        """What to add to the head's version, where the log began behind another one (LG60)."""
         self._sizes: dict[int, int] = {}
         self._read_upto = 0
 
@@ -142,9 +147,10 @@ class EtcdLog:
             answer = await self._send(entry)
             if answer.succeeded:
                 before = answer.responses[1].response_put.prev_kv
-                self._count = max(self._count, before.version + 1)
-                self._born = self._born or before.create_revision or answer.header.revision
-                return Position(before.version + 1)
+                position = self._position(before.version + 1)
+                self._count = max(self._count, position)
+                self._born = self._born or answer.header.revision
+                return position
             found = answer.responses[0].response_range.kvs  # not in the log: the count was an old one
             try:
                 self._count = self._checked(found[0] if found else None)
@@ -171,6 +177,20 @@ class EtcdLog:
         self._sizes = {bucket: size for bucket, size in self._sizes.items() if bucket >= keep}
         if revision:
             await self._compact(revision)
+
+    async def begin_behind(self, position: Position) -> None:
+        """Let an empty log go on behind a position; to repeat it is harmless while nothing was appended."""
+        if position < 1:
+            raise Invalid("a log goes on behind the position of an entry", position=position)
+        head = b"%s %d %d" % (_LAYOUT, self._bucket_entries, position - 1)  # its own put is counted too
+        request = pb.TxnRequest(
+            compare=[_made_at(self._head, 0)],  # LG60
+            success=[pb.RequestOp(request_put=pb.PutRequest(key=self._head, value=head))],
+            failure=[pb.RequestOp(request_range=pb.RangeRequest(key=self._head))],
+        )
+        await self._repeat(request)
+        if await self.tail() != position or self._began != position:
+            raise Conflict("the log is not empty", log=self._name)
 
     async def follow(self, after: Position) -> AsyncIterator[tuple[Position, bytes]]:
         failures = 0
@@ -227,17 +247,18 @@ class EtcdLog:
         bucket = self._count // self._bucket_entries
         self._made += 1
         key = self._bucket(bucket) + b"%s%010x" % (self._who, self._made)
-        first, end = bucket * self._bucket_entries, (bucket + 1) * self._bucket_entries
+        base = self._base_position or 0
+        first = bucket * self._bucket_entries - base
+        end = first + self._bucket_entries
         head = self._head
         compare = [
             pb.Compare(key=head, target=pb.Compare.VERSION, result=pb.Compare.GREATER, version=first - 1),
             pb.Compare(key=head, target=pb.Compare.VERSION, result=pb.Compare.LESS, version=end),
+            _made_at(head, self._born or 0),  # LG60
         ]
-        if self._born is not None:
-            compare.append(
-                pb.Compare(key=head, target=pb.Compare.CREATE, result=pb.Compare.EQUAL, create_revision=self._born)
-            )
         layout = b"%s %d" % (_LAYOUT, self._bucket_entries)
+        if self._base_position is not None:
+            layout += b" %d" % base
         request = pb.TxnRequest(
             compare=compare,
             success=[
@@ -266,12 +287,21 @@ class EtcdLog:
             return 0
         if self._born is not None and head.create_revision != self._born:
             raise Corrupt(_GONE, log=self._name)
-        layout, _, size = head.value.partition(b" ")
-        if layout != _LAYOUT or not size.isdigit():
+        layout, *numbers = head.value.split(b" ")
+        if layout != _LAYOUT or len(numbers) not in (1, 2) or not all(one.isdigit() for one in numbers):
             raise Invalid("this log in etcd has another layout", found=head.value.decode(errors="replace"))
-        self._bucket_entries = int(size)  # as whoever began it had it
+        self._bucket_entries = int(numbers[0])  # as whoever began it had it
+        self._base_position = int(numbers[1]) if len(numbers) == 2 else None
         self._born = head.create_revision
-        return head.version
+        return self._position(head.version)
+
+    def _position(self, version: int) -> Position:
+        return Position((self._base_position or 0) + version)
+
+    @property
+    def _began(self) -> int:
+        """The position that the log began behind: the put that began it counts as one."""
+        return 0 if self._base_position is None else self._base_position + 1
 
     # -- reading ---------------------------------------------------------------
 
@@ -289,10 +319,10 @@ class EtcdLog:
             raise gone_back(after, tail)  # LG25
         if after == tail:
             return _Page([], tail, answer.header.revision)
-        first = number * size
-        if not found:
+        first = max(number * size, self._began)
+        if not found or after < self._began:
             raise await self._missing(after)
-        if len(found) != min(tail, first + size) - first:
+        if len(found) != min(tail, (number + 1) * size) - first:
             raise Corrupt("entries are missing in etcd: restore it from a backup", log=self._name, after=after)
         ordered = sorted(found, key=lambda kv: kv.mod_revision)
         entries = [(Position(position), kv.value) for position, kv in enumerate(ordered, first + 1)]
@@ -304,6 +334,7 @@ class EtcdLog:
         oldest = pb.RangeRequest(key=self._entries, range_end=self._entries_end, limit=1, keys_only=True)
         kvs = (await self._repeat(_ranges(oldest))).responses[0].response_range.kvs
         first = self._bucket_of(kvs[0].key) * self._bucket_entries + 1 if kvs else self._count + 1
+        first = max(first, self._began + 1)
         if first <= after:
             return Corrupt("entries are missing in etcd: restore it from a backup", log=self._name, after=after)
         return trimmed(after, Position(first))
@@ -326,10 +357,11 @@ class EtcdLog:
                         waiting[event.kv.mod_revision] = event.kv.value
                         continue
                     entry = waiting.pop(event.kv.mod_revision, None)  # it sorts before the head
-                    if event.kv.create_revision != self._born or event.kv.version != after + 1 or entry is None:
-                        logger(log=self._name).warning(EVENT_LOST, position=after + 1, seen=event.kv.version)
+                    seen = self._position(event.kv.version)
+                    if event.kv.create_revision != self._born or seen != after + 1 or entry is None:
+                        logger(log=self._name).warning(EVENT_LOST, position=after + 1, seen=seen)
                         raise _Again  # LG27
-                    after = event.kv.version
+                    after = seen
                     self._note(after, entry)
                     yield Position(after), entry
         finally:
@@ -428,6 +460,11 @@ class EtcdLog:
 def _ranges(*requests: pb.RangeRequest) -> pb.TxnRequest:
     """A look at several ranges at one revision."""
     return pb.TxnRequest(success=[pb.RequestOp(request_range=request) for request in requests])
+
+
+def _made_at(head: bytes, revision: int) -> pb.Compare:
+    """That the head is the one that was made at a revision; 0: that there is none yet."""
+    return pb.Compare(key=head, target=pb.Compare.CREATE, result=pb.Compare.EQUAL, create_revision=revision)
 
 
 def _reason(cause: Exception | None) -> str:

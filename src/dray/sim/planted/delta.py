@@ -13,16 +13,6 @@ async def foretells_too_early(self: DeltaLog, version: int, entry: bytes) -> Ope
     return () if self._foretells is None else self._foretells.operations(entry)
 
 
-async def never_a_zombie(self: DeltaLog, version: int) -> bool:
-    """A put that won is believed, however long its writer slept."""
-    return False
-
-
-async def never_passed(self: DeltaLog) -> bool:
-    """A name that is missing is the end of the log, however long its reader slept."""
-    return False
-
-
 async def cuts_at_once(self: Boundaries, upto: int) -> None:
     """What is trimmed is deleted in the same moment."""
     self._grace_ns = 0
@@ -35,6 +25,3 @@ _RAISE_TO: Final = Boundaries.raise_to
 def never_gives_way(self: FairTurns) -> float:
     """Whoever won puts again at once."""
     return 0.0
-
-
-SLEEPERS_ARE_BELIEVED: Final = ((DeltaLog, "_is_zombie", never_a_zombie), (DeltaLog, "_was_passed", never_passed))

@@ -69,7 +69,6 @@ SCENARIOS: Final[dict[str, Scenario]] = {"deltalog": deltalog, "turns": turns}
 
 PLANTED: Final[dict[str, Scenario]] = {
     "deltalog/foretells-too-early": planted(deltalog, (DeltaLog, "_foretold", bugs.foretells_too_early)),
-    "deltalog/sleepers-are-believed": planted(deltalog, *bugs.SLEEPERS_ARE_BELIEVED),
     "deltalog/cuts-at-once": planted(deltalog, (Boundaries, "raise_to", bugs.cuts_at_once)),
     "turns/never-gives-way": planted(turns, (FairTurns, "pause_s", property(bugs.never_gives_way))),
 }
