@@ -122,10 +122,13 @@ class Workers:
         self.history = JobHistory(self.world)
         self.producing = True
         self.working = True
+        self.sending: set[str] = set()
+        """Producers that have not ended: what they still send is wanted, too."""
 
     async def produce(self, name: str) -> None:
         """One message after another, each until it is known to be durable."""
         dice, sent = self.world.dice(name), 0
+        self.sending.add(name)
         while self.producing:
             await asyncio.sleep(dice.random() * 1.5)
             keys = [f"{name}-{sent + at}" for at in range(dice.choice((1, 1, 1, 3)))]
@@ -168,6 +171,7 @@ class Workers:
                         self.history.write.ok(op, Enqueued(id=format_id(one.id)))
 
             await self.cluster.insist(enqueue)
+        self.sending.discard(name)
 
     async def consume(self, name: str) -> None:
         dice = self.world.dice(name)
@@ -276,7 +280,7 @@ async def work(world: World, *, history: str = "") -> Cluster:
     await asyncio.sleep(WORK_SECONDS)
     nemesis.heal()
     workers.producing = False
-    await world.within(DRAIN_SECONDS, _drained(world, ledger), "everything that was taken is delivered after heal")
+    await world.within(DRAIN_SECONDS, _drained(world, workers), "everything that was taken is delivered after heal")
     await asyncio.sleep(QUIET_SECONDS)
     workers.working = False
     await asyncio.sleep(5.0)
@@ -288,8 +292,8 @@ async def work(world: World, *, history: str = "") -> Cluster:
     return cluster
 
 
-async def _drained(world: World, ledger: JobLedger) -> None:
-    while left := ledger.unaccounted():
+async def _drained(world: World, workers: Workers) -> None:
+    while left := [*sorted(workers.sending), *workers.ledger.unaccounted()]:
         world.trace.add("jobs", "left", count=len(left), first=left[0])
         await asyncio.sleep(2.0)
 
