@@ -163,7 +163,8 @@ def test_a_plan_of_an_etcd_cluster_holds_no_secret_and_a_catalog_in_a_directory_
             tool = Machine(tmp_path / "tool", settings, bucket)
             refused = tool.drayd("compactor", "--once", code=2)
             assert "set table.catalog to postgresql://USER@HOST/DATABASE" in json.dumps(refused)
-            monkeypatch.setattr(os, "environ", environ(bucket))
+            for name_of, value in environ(bucket).items():
+                monkeypatch.setenv(name_of, value)
             options = parse_options({"subscribe": "orders", "log": log, "objects": f"s3://{name}"})
             plan = asyncio.run(plan_read(options))
             packed = pickle.dumps([PlannedTask(plan.address, pieces) for pieces in plan.tasks])
