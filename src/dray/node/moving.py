@@ -170,7 +170,7 @@ async def import_engine(export: ClusterExport, url: LogUrl, store: ClusterStore,
             stack.push_async_callback(log.close)
             if not isinstance(log, BeginsBehind):
                 raise Invalid(
-                    "a cluster can move to a directory, a database, an etcd or a delta log, not there", log=str(url)
+                    "a cluster can move to a directory, a database, etcd, Oxia or a delta log, not there", log=str(url)
                 )
             if await log.tail() != 0:  # MV2
                 raise Conflict("the target holds a log already: choose an empty one", log=str(url), domain=domain)
