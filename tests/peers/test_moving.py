@@ -14,6 +14,7 @@ from tests.node.test_moving import epoch, fill, whole
 from tests.objects.servers import S3Server, effects, versity
 from tests.peers.test_clusters import database
 from tools.peers.etcd import etcd, packaged
+from tools.peers.oxia_double import oxia_double
 from tools.peers.postgres import Postgres, postgres
 
 pytestmark = pytest.mark.peers
@@ -103,10 +104,17 @@ def test_a_cluster_moves_from_engine_to_engine_and_back(server, buckets, tmp_pat
                 whole(running.bootstrap, running.grpc)
                 assert asyncio.run(epoch(running.bootstrap)) == 5
         admin(bucket, "export", member.url(), tmp_path / "fourth.dray")
-    admin(bucket, "import", tmp_path / "fourth.dray", tmp_path / "four")
-    with broker(tmp_path / "four", **bucket) as running:
+    with oxia_double(nodes=1, shards=2) as double:
+        admin(bucket, "import", tmp_path / "fourth.dray", double.url("moved"))
+        admin(bucket, "import", tmp_path / "fourth.dray", double.url("moved"), code=1)  # there is a log
+        with broker(tmp_path / "in-oxia", log__url=double.url("moved"), **bucket) as running:
+            whole(running.bootstrap, running.grpc)
+            assert asyncio.run(epoch(running.bootstrap)) == 6
+        admin(bucket, "export", double.url("moved"), tmp_path / "fifth.dray")
+    admin(bucket, "import", tmp_path / "fifth.dray", tmp_path / "five")
+    with broker(tmp_path / "five", **bucket) as running:
         whole(running.bootstrap, running.grpc)
-        assert asyncio.run(epoch(running.bootstrap)) == 6
+        assert asyncio.run(epoch(running.bootstrap)) == 7
 
 
 def test_a_cluster_is_restored_from_its_bucket_and_a_backup(server, buckets, tmp_path):
