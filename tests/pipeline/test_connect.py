@@ -39,16 +39,16 @@ def words_of(process: psutil.Process) -> list[str]:
 @contextmanager
 def connect_server(directory: Path, topic: str, sessions: int) -> Iterator[tuple[int, subprocess.Popen[str]]]:
     """A Spark Connect server, which has had so many sessions that read a topic; and its port."""
-    server = subprocess.Popen(
-        [sys.executable, "-m", "tests.pipeline.connect_job", str(directory), topic, str(sessions)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    command = [sys.executable, "-m", "tests.pipeline.connect_job", str(directory), topic, str(sessions)]
+    log = directory.with_name("connect.log")  # a pipe that nobody reads would hold the server when it is full
+    with log.open("wb") as stderr:
+        server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True)
     try:
         said = []
         while not said or said[-1] not in ("", "done"):
             said.append(server.stdout.readline().strip())
         port, *counted = said
-        assert counted == ["100"] * sessions + ["done"], server.stderr.read()[-3_000:]
+        assert counted == ["100"] * sessions + ["done"], log.read_text()[-3_000:]
         yield int(port), server
     finally:
         server.kill()
