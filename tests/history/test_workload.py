@@ -170,6 +170,26 @@ async def test_an_honest_cluster_gets_the_verdict_valid():
     assert judgement.counts.ops["send"]["ok"] > 40
 
 
+async def test_each_fault_has_its_turn_before_any_has_a_second_one():
+    """What a test is about has happened, however slow the machine is and whatever the dice say."""
+    seen = []
+
+    def fault(number):
+        async def start():
+            seen.append(number)
+
+        async def stop():
+            pass
+
+        return Fault(name="nothing", target=str(number), start=start, stop=stop)
+
+    numbers = set(range(12))
+    await run(Cluster(), faults=[fault(number) for number in numbers])
+    assert set(seen[:12]) == numbers
+    for at in range(12, len(seen), 12):
+        assert len(set(seen[at : at + 12])) == len(seen[at : at + 12])
+
+
 async def test_faults_are_written_down_and_excuse_no_safety():
     cluster = Cluster()
 

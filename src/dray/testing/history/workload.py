@@ -235,12 +235,17 @@ class Workload:
         return result.offset if isinstance(result, At) else None
 
     async def _disturb(self) -> None:
+        """Each fault has its turn, and has it before another has a second one."""
         plan = self._plan
-        while plan.faults and self._running():
+        unseen, turns = len(plan.faults), list(plan.faults)
+        while turns and (unseen or self._running()):
             await self._clock.sleep(plan.quiet_seconds)
-            if not self._running():
+            if not unseen and not self._running():
                 return
-            fault = choose(self._entropy, plan.faults)
+            fault = choose(self._entropy, turns)
+            turns.remove(fault)
+            unseen = max(0, unseen - 1)
+            turns = turns or list(plan.faults)
             self._recorder.note(Process("nemesis"), Nemesis(fault=fault.name, target=fault.target, start=True))
             await fault.start()
             try:
