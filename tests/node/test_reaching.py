@@ -8,7 +8,7 @@ import pytest
 
 from dray.clock import SystemClock
 from dray.disk import DirectoryInUse, DirectoryLock, LocalDisk
-from dray.errors import Unavailable
+from dray.errors import NotFound, Unavailable
 from dray.ids import SystemEntropy
 from dray.machine.machine import Machine
 from dray.node import reaching
@@ -50,8 +50,16 @@ def test_a_log_is_found_where_its_directory_says_beside_the_broker_and_without_i
     assert later.position > machine.position
 
 
+async def test_a_directory_of_nobody_is_refused_and_left_as_it_is(tmp_path, effects) -> None:
+    with pytest.raises(NotFound):
+        async with reach(DataDirectory(tmp_path), effects):
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
 async def test_who_comes_while_an_owner_starts_or_stops_waits_for_it(tmp_path, effects, monkeypatch) -> None:
     directory = DataDirectory(tmp_path)
+    directory.claim(effects.disk, effects.entropy)
     lock = DirectoryLock(tmp_path)
     monkeypatch.setattr(reaching, "OPENING_LIMIT_S", 0)
     with pytest.raises(Unavailable, match="does not answer"):

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
-from dray.disk import DirectoryInUse, Disk
+from dray.disk import DirectoryInUse
 from dray.errors import Corrupt, NotFound, Unavailable
 from dray.log.closed import ClosedLog
 from dray.log.opening import is_served, look_at_log, open_log
@@ -78,12 +78,7 @@ class ReachedDirectory:
     directory: DataDirectory
     live: bool
     """Its owner runs and answers for the logs; else the lock is ours."""
-    disk: Disk
-
-    @property
-    def cluster_id(self) -> str:
-        """Raises `NotFound` where no cluster was begun."""
-        return self.directory.read_identity(self.disk).cluster_id
+    cluster_id: str
 
     def domains(self, effects: Effects) -> Sequence[int]:
         return self.directory.domains(effects.disk)
@@ -150,10 +145,10 @@ async def reach(place: Place, effects: Effects) -> AsyncIterator[Reached]:
 
 @asynccontextmanager
 async def _reach_directory(directory: DataDirectory, effects: Effects) -> AsyncIterator[ReachedDirectory]:
-    waited_s = 0.0
+    cluster_id, waited_s = directory.read_identity(effects.disk).cluster_id, 0.0
     while True:
         if await is_served(directory.served, ANSWER_LIMIT_S):
-            yield ReachedDirectory(directory=directory, live=True, disk=effects.disk)
+            yield ReachedDirectory(directory=directory, live=True, cluster_id=cluster_id)
             return
         try:
             lock = effects.lock(directory.root)
@@ -164,6 +159,6 @@ async def _reach_directory(directory: DataDirectory, effects: Effects) -> AsyncI
         await asyncio.sleep(PAUSE_S)
         waited_s += PAUSE_S
     try:
-        yield ReachedDirectory(directory=directory, live=False, disk=effects.disk)
+        yield ReachedDirectory(directory=directory, live=False, cluster_id=cluster_id)
     finally:
         lock.release()
