@@ -82,6 +82,10 @@ class OxiaFactory:
     async def open_other(self) -> Log:
         return await self.open(DOMAIN + 1)
 
+    async def open_neighbour(self) -> Log:
+        self.handles.append(await OxiaLog.open(logs(f"{self.url}-b"), DOMAIN))
+        return self.handles[-1]
+
     async def restart(self) -> None:
         """A real server is not ours to restart: there only the handles end."""
         for handle in self.handles:
