@@ -176,7 +176,7 @@ def test_a_cluster_is_restored_from_its_bucket_and_a_backup(server, buckets, tmp
         fill(running.bootstrap, running.grpc)
         with Steady(running.bootstrap) as steady:
             while len(steady.acked_s) < 100:
-                time.sleep(0.01)
+                time.sleep(0.01)  # until the producer is under way
             begun_s = time.monotonic()
             admin(of_bucket(buckets, first), "export", url, tmp_path / "backup.dray", "--hold", "1h")
             exported_s = time.monotonic()

@@ -335,18 +335,19 @@ class OxiaLog:
         ear = Ear(stream, lambda key: self._layout.position_of(self._log_id, key) or 0)
         self._ears.add(ear)
         self._servers.listeners.add(ear.ring)
-        early = 0
+        early, unsure = 0, True
         try:
             while self._leads(route):
                 if self._appending and self._known <= after < ear.heard:
                     await self._own_answer()
-                page = await self._read(route, after)
+                page = await self._read(route, after) if unsure or max(self._known, ear.heard) > after else []
                 for position, entry in page:
                     after = position
                     early = 0
                     yield position, entry
                 if page:
                     continue
+                unsure = False
                 if ear.heard > after and early < len(EARLY_SECONDS):
                     await self._wait(EARLY_SECONDS[early])
                     early += 1
@@ -357,6 +358,7 @@ class OxiaLog:
                     early = 0
                     continue
                 await self._examine(route, after)
+                unsure = True
             raise _Again
         except EOFError:  # as it ends where somebody leads no more
             await self._wait(RETRY_SECONDS[0])
