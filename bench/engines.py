@@ -6,8 +6,8 @@ one writer         a process with one append in flight, followed by itself and b
 append over put    an append against a bare put of the same bytes, by one client in turns of 40
 
 Oxia is our double of it, a process in Python: what it says is how the client compares with itself, and nothing about
-the speed of a server. The bucket is versitygw behind a proxy in which every request takes 30 ms more. Commits of the
-delta log are without the list of offsets, which takes a replica.
+the speed of a server. The bucket is versitygw behind a proxy of ours in which every request takes 30 ms more; both count
+as its server. Commits of the delta log are without the list of offsets, which takes a replica.
 """
 
 import json
@@ -54,19 +54,19 @@ def cases() -> list[Case]:
 def run_clients(commands: Sequence[list[str]]) -> list[dict]:
     """What these processes found, which began together."""
     with ExitStack() as stack:
-        found = [stack.enter_context(_started(command)) for command in commands]
-        return _ended(found)
+        found = [stack.enter_context(started(command)) for command in commands]
+        return ended(found)
 
 
 def _one(where: Where) -> dict[str, float]:
     with where() as place, ExitStack() as stack:
-        followers = [] if place.url.startswith("local:") else [stack.enter_context(_started(client("follow", place)))]
-        writer = stack.enter_context(_started(client("write", place, "1", str(SECONDS))))
+        followers = [] if place.url.startswith("local:") else [stack.enter_context(started(client("follow", place)))]
+        writer = stack.enter_context(started(client("write", place, "1", str(SECONDS))))
         clients = [writer.pid, *(one.pid for one in followers)]
         before = servers_cpu_s(clients)
-        (written,) = _ended([writer])
+        (written,) = ended([writer])
         servers = servers_cpu_s(clients) - before
-        followed = _ended(followers)
+        followed = ended(followers)
     took, lags = sorted(written["latencies"]), sorted(written["lags"])
     for one in followed:
         seen = one["seen"]
@@ -106,7 +106,7 @@ def _part(values: Sequence[float], part: float) -> float:
     return values[min(len(values) - 1, int(len(values) * part))]
 
 
-def _started(command: list[str]) -> "subprocess.Popen[str]":
+def started(command: list[str]) -> "subprocess.Popen[str]":
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     if not process.stdout.readline():
@@ -114,7 +114,7 @@ def _started(command: list[str]) -> "subprocess.Popen[str]":
     return process
 
 
-def _ended(processes: Sequence["subprocess.Popen[str]"]) -> list[dict]:
+def ended(processes: Sequence["subprocess.Popen[str]"]) -> list[dict]:
     """Let them begin, or end, and tell what they found."""
     for one in processes:
         assert one.stdin is not None

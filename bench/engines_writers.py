@@ -1,19 +1,21 @@
 """Several writers of one log: what they lose against one, and what the slowest of them gets.
 
-three writers      three processes with one append in flight each, against one process with three; every process
-                   follows the log, as brokers do
+three writers      three processes that follow the log, as three brokers do: all write, with one append in flight each,
+                   against one of them with three
+one writer         the same load by a process that nobody else follows: what the two others cost
 slowest share      of three processes that always have something to write, on a log where writers race for each version
 
 Places and entries are those of `engines`.
 """
 
 import os
+from contextlib import ExitStack
 from functools import partial
 from typing import Final
 
 from bench import _engineplaces as places
 from bench._engineplaces import Where, client
-from bench.engines import PUT_INTO, run_clients
+from bench.engines import PUT_INTO, ended, run_clients, started
 from bench.harness import SHORT, Absolute, Case, Comparison, Report
 
 SECONDS: Final = 1.0 if os.environ.get(SHORT) else 3.0
@@ -26,9 +28,13 @@ def cases() -> list[Case]:
     return [
         *(
             Comparison(
-                f"three writers on {name}", partial(_rate, where, WRITERS, 1), partial(_rate, where, 1, WRITERS), 0.8,
-                "commits/s", "three processes against one with as many in flight",
+                f"three writers on {name}", partial(_rate, where, WRITERS), partial(_rate, where, 1), 0.8,
+                "commits/s", "of three processes that follow, all write or one; three appends in flight",
             )
+            for name, where in PUT_INTO.items()
+        ),
+        *(
+            Report(f"one writer on {name}, nobody beside it", partial(_alone, where), "three appends in flight")
             for name, where in PUT_INTO.items()
         ),
         *(
@@ -45,10 +51,16 @@ def cases() -> list[Case]:
     ]  # fmt: skip
 
 
-def _rate(where: Where, clients: int, in_flight: int) -> float:
-    with where() as place:
-        found = run_clients([client("write", place, str(in_flight), str(SECONDS))] * clients)
+def _rate(where: Where, writers: int, processes: int = WRITERS) -> float:
+    with where() as place, ExitStack() as stack:
+        beside = [stack.enter_context(started(client("follow", place))) for _ in range(processes - writers)]
+        found = run_clients([client("write", place, str(WRITERS // writers), str(SECONDS))] * writers)
+        ended(beside)
     return sum(len(one["latencies"]) / one["seconds"] for one in found)
+
+
+def _alone(where: Where) -> dict[str, float]:
+    return {"commits/s": _rate(where, 1, 1)}
 
 
 def _race(name: str, where: Where) -> list[list[float]]:
