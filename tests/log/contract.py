@@ -76,6 +76,10 @@ class SharedLogFactory(LogFactory, Protocol):
     """As another process opens it, domain `domain` of it."""
     domain: int
 
+    async def open_neighbour(self) -> Log:
+        """The same domain of another cluster on the same engine, whose name begins as ours does."""
+        ...
+
     async def go_back(self, to: Position) -> None:
         """Let the engine forget what lies behind a position, all of it at 0, while handles are open."""
         ...
@@ -477,6 +481,18 @@ class SharedLogContract:
             await log_factory.go_back(entries[left - 1][0] if left else BEFORE_ALL)
             with pytest.raises(Corrupt, match="backup"):
                 await anext(stream)
+
+    async def test_two_clusters_on_one_engine_do_not_see_each_other(self, log_factory: SharedLogFactory) -> None:
+        """R-052: what one of them writes, trims or loses is nothing to the other."""
+        ours, theirs = await log_factory.open(), await log_factory.open_neighbour()
+        entries, others = await fill(ours, 5, name="ours"), await fill(theirs, 3, name="theirs")
+        assert await take(ours, BEFORE_ALL, 5) == entries
+        await ours.trim(entries[3][0])
+        assert await take(theirs, BEFORE_ALL, 3) == others
+        await log_factory.go_back(BEFORE_ALL)
+        others += await fill(theirs, 1, name="more")
+        assert await take(theirs, BEFORE_ALL, 4) == others
+        assert await theirs.tail() == others[-1][0]
 
     async def test_processes_that_write_at_once_make_one_order(self, log_factory: SharedLogFactory) -> None:
         """LG1, LG3, R-042: not handles of one process, but processes."""

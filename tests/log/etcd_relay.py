@@ -12,6 +12,8 @@ class EtcdRelay(grpc.GenericRpcHandler):
     def __init__(self, target: str) -> None:
         self.lose_next_answer = False
         self.deaf = False
+        self.asked: list[tuple[str, bytes]] = []
+        """Methods and requests of all calls but watches."""
         self.dropped = asyncio.Event()
         self._channel = grpc.aio.insecure_channel(target, options=[("grpc.max_receive_message_length", -1)])
         self._server = grpc.aio.server(options=[("grpc.max_receive_message_length", -1)])
@@ -32,6 +34,7 @@ class EtcdRelay(grpc.GenericRpcHandler):
             return grpc.stream_stream_rpc_method_handler(self._watch)
 
         async def call(request: bytes, context) -> bytes:
+            self.asked.append((method.rpartition("/")[2], request))
             try:
                 answer = await self._channel.unary_unary(method)(request, metadata=_own(context), timeout=60)
             except grpc.aio.AioRpcError as error:

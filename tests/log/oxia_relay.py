@@ -15,6 +15,7 @@ class OxiaRelay(grpc.GenericRpcHandler):
         self.lose_next_answer = False
         self.deaf = False
         self.advertised = ""
+        self.scans = 0
         self._channel = grpc.aio.insecure_channel(target, options=UNLIMITED)
         self._server = grpc.aio.server(options=UNLIMITED)
         self._server.add_generic_rpc_handlers([self])
@@ -47,6 +48,7 @@ class OxiaRelay(grpc.GenericRpcHandler):
 
     def _stream_of(self, method: str):
         async def stream(request: bytes, context):
+            self.scans += method.endswith("/RangeScan")
             there = self._channel.unary_stream(method)(request)
             try:
                 async for answer in there:

@@ -11,7 +11,7 @@ import pytest
 from dray.buffers import Buffer
 from dray.clock import ManualClock, SystemClock
 from dray.disk import LocalDisk
-from dray.errors import Corrupt
+from dray.errors import Corrupt, Unavailable
 from dray.ids import SystemEntropy
 from dray.log.delta.commits import boundaries_prefix, commit_name, commits_prefix
 from dray.log.delta.engine import DeltaLog
@@ -20,8 +20,17 @@ from dray.objects.files import FileObjects
 from dray.objects.memory import MemoryObjects
 from dray.objects.port import ObjectInfo, Objects, PutUnknown, Settles, StoreUnavailable
 from dray.objects.retry import RetryingObjects, RetryPolicy
-from dray.offload import ThreadOffload
-from tests.log.contract import DEADLINE_S, BeginningLogContract, LogContract, deaf, fill, take
+from dray.offload import InlineOffload, ThreadOffload
+from tests.log.contract import (
+    DEADLINE_S,
+    BeginningLogContract,
+    LogContract,
+    SharedLogContract,
+    deaf,
+    fill,
+    take,
+)  # fmt: skip
+from tests.log.test_files import LimitedDisk
 
 DOMAIN = 3
 
@@ -83,9 +92,11 @@ class DeltaFactory:
     """Handles on one store; each has a way of its own to it, which can be hurt."""
 
     max_entry_bytes = 4096
+    domain = DOMAIN
 
-    def __init__(self, objects: Objects, **options) -> None:
+    def __init__(self, objects: Objects, url: str = "deltalog:", **options) -> None:
         self.objects = objects
+        self.url = url
         self.options = {"idle_s": (0.01, 0.05), **options}
         self.handles: list[DeltaLog] = []
         self.ways: dict[DeltaLog, tuple[Patient, Shaky]] = {}
@@ -95,6 +106,13 @@ class DeltaFactory:
 
     async def open_other(self) -> DeltaLog:
         return await self._open(DOMAIN + 1)
+
+    async def open_neighbour(self) -> Log:
+        root = Path(self.url.removeprefix("deltalog:"))
+        files = FileObjects(root.with_name(f"{root.name}-b"), LocalDisk(), InlineOffload())
+        await files.open()
+        self.handles.append(DeltaLog(files, DOMAIN, clock=SystemClock(), entropy=SystemEntropy()))
+        return await self.handles[-1].open()
 
     async def append_unheard(self, log: Log, entry: bytes) -> Position:
         assert isinstance(log, DeltaLog)
@@ -114,6 +132,12 @@ class DeltaFactory:
 
     async def restart(self) -> None:
         await self.close()
+
+    async def go_back(self, to: Position) -> None:
+        """Wiped, or as it was when it was shorter."""
+        async for info in self.objects.list("log/" if not to else commits_prefix(DOMAIN)):
+            if not to or info.path >= commit_name(DOMAIN, to):
+                await self.objects.delete(info.path)
 
     async def disconnect(self) -> None:
         for _, shaky in self.ways.values():
@@ -137,7 +161,7 @@ async def factory_on(kind: str, root: Path, **options) -> AsyncIterator[DeltaFac
     else:
         objects = files = FileObjects(root, LocalDisk(), offload)
         await files.open()
-    factory = DeltaFactory(objects, **options)
+    factory = DeltaFactory(objects, f"deltalog:{root}", **options)
     yield factory
     await factory.close()
     offload.close()
@@ -160,10 +184,10 @@ class TestDeltaLogThatDeletesAtOnce(LogContract):
 
 
 @pytest.mark.slow
-class TestDeltaLogInADirectory(LogContract, BeginningLogContract):
+class TestDeltaLogInADirectory(LogContract, BeginningLogContract, SharedLogContract):
     @pytest.fixture
     async def log_factory(self, tmp_path: Path) -> AsyncIterator[DeltaFactory]:
-        async for factory in factory_on("directory", tmp_path):
+        async for factory in factory_on("directory", tmp_path, check_s=0.2):
             yield factory
 
 
@@ -178,7 +202,7 @@ async def everything(objects: Objects, prefix: str) -> dict[str, bytes]:
 
 
 async def test_a_commit_is_what_the_specification_says(memory: DeltaFactory) -> None:
-    """L-11, L-12, L-13, L-18, LG40: anybody can read the log, and no file of it ever changes."""
+    """L-11, L-12, L-13, L-18, L-38, LG40: anybody can read the log, and no file of it ever changes."""
     log = await memory.open()
     await fill(log, 3)
     before = await everything(memory.objects, commits_prefix(DOMAIN))
@@ -191,6 +215,23 @@ async def test_a_commit_is_what_the_specification_says(memory: DeltaFactory) -> 
         assert (commit["version"], commit["operations"], commit["checkpoint_hint"]) == (version, [], False)
         assert datetime.fromisoformat(commit["timestamp"]).tzinfo is not None
     assert len({json.loads(body)["txn_id"] for body in after.values()}) == 5
+
+
+async def test_only_commits_count_and_what_else_lies_beside_them_is_nothing(memory: DeltaFactory) -> None:
+    """L-03, L-40: an empty place begins with version 0; no other name is read, changed or deleted."""
+    log = await memory.open()
+    entries = await fill(log, 3)
+    names = ("7.json", f"{9:020d}.tmp", f"{9:020d}.checkpoint.json", "x")
+    strays = {f"{commits_prefix(DOMAIN)}{name}" for name in names}
+    for name in strays:
+        await memory.objects.put(name, [b"not a commit"])
+    other = await memory.open()
+    assert await other.tail() == 3
+    assert await take(other, BEFORE_ALL, 3) == entries
+    entries += await fill(other, 2, name="more")
+    assert await take(log, BEFORE_ALL, 5) == entries
+    commits = {commit_name(DOMAIN, version) for version in range(5)}
+    assert set(await everything(memory.objects, commits_prefix(DOMAIN))) == strays | commits
 
 
 @pytest.mark.parametrize(
@@ -338,6 +379,31 @@ async def test_appends_to_a_store_that_is_away_are_refused_and_those_unsure_are_
 
 
 @pytest.mark.slow
+async def test_a_directory_without_room_refuses_shows_what_it_has_and_goes_on_when_there_is_some(
+    tmp_path: Path,
+) -> None:
+    """LG4, LG41: a trim is written down before anything is deleted, so it needs room as well, and says so."""
+    disk, offload = LimitedDisk(), ThreadOffload(2)
+    files = FileObjects(tmp_path, disk, offload)
+    await files.open()
+    factory = DeltaFactory(files)
+    log = await factory.open()
+    entries = await fill(log, 6)
+    disk.full = True
+    for _ in range(3):
+        with pytest.raises(Refused, match="did not take"):
+            await log.append(b"no room")
+    with pytest.raises(Unavailable, match="full"):
+        await log.trim(entries[3][0])
+    assert await take(await factory.open(), BEFORE_ALL, 6) == entries
+    disk.full = False
+    entries += await fill(log, 1, name="more")
+    await log.trim(entries[3][0])
+    assert await take(log, entries[3][0], 3) == entries[4:]
+    await factory.close()
+    offload.close()
+
+
 async def test_of_three_writers_the_slowest_gets_a_quarter_of_its_share_at_least(tmp_path: Path) -> None:
     """Every request takes as long as it does in a cloud: who lost must read before it can put."""
     async for memory in factory_on("memory", tmp_path):

@@ -22,7 +22,15 @@ from dray.log.oxia.shards import hash_of, place_of
 from dray.log.oxia.survey import survey
 from dray.log.port import BEFORE_ALL, Log, Position, Refused
 from dray.log.urls import OxiaLogs, parse_log_url
-from tests.log.contract import BeginningLogContract, LogContract, SharedLogContract, fill, take
+from tests.log.contract import (
+    DEADLINE_S,
+    BeginningLogContract,
+    LogContract,
+    SharedLogContract,
+    aclose,
+    fill,
+    take,
+)  # fmt: skip
 from tests.log.oxia_relay import OxiaRelay
 from tests.log.proxy import Proxy
 from tools.peers.oxia_double import OxiaDouble, oxia_double
@@ -81,6 +89,10 @@ class OxiaFactory:
 
     async def open_other(self) -> Log:
         return await self.open(DOMAIN + 1)
+
+    async def open_neighbour(self) -> Log:
+        self.handles.append(await OxiaLog.open(logs(f"{self.url}-b"), DOMAIN))
+        return self.handles[-1]
 
     async def restart(self) -> None:
         """A real server is not ours to restart: there only the handles end."""
@@ -189,6 +201,25 @@ async def test_the_newest_entry_stays_and_a_cut_never_goes_back(log_factory: Oxi
     assert LogHead.decode(head.value).cut == 20
     assert first.key == last.key == log._layout.entry_key(log._log_id, 20)
     assert await sleeper.append(b"next") == 21
+
+
+async def test_what_was_acknowledged_here_is_not_read_from_oxia(log_factory: OxiaFactory) -> None:
+    """LG53: position after position all the same, and what others wrote between is read."""
+    log, other = await log_factory.open(), await log_factory.open()
+    stream = log.follow(BEFORE_ALL)
+    async with asyncio.timeout(DEADLINE_S):
+        for entry in await fill(log, 1):
+            assert await anext(stream) == entry
+        log_factory.relay.deaf = True  # nobody is told anything but by the answers to its own appends
+        scans = log_factory.relay.scans
+        for number in range(20):
+            (entry,) = await fill(log, 1, name=f"own-{number}")
+            assert await anext(stream) == entry
+        assert log_factory.relay.scans == scans
+        mixed = await fill(other, 2, name="other") + await fill(log, 1, name="own") + await fill(other, 1, name="late")
+        mixed += await fill(log, 1, name="last")
+        assert [await anext(stream) for _ in mixed] == mixed
+    await aclose(stream)
 
 
 async def test_who_slept_between_reading_the_cut_and_writing_it_takes_nothing_back(log_factory: OxiaFactory) -> None:

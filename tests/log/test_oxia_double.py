@@ -286,12 +286,28 @@ async def test_a_server_without_room_takes_nothing_shows_what_it_has_and_goes_on
     entries = await fill(log, 3)
     trio.order("full", on=True)
     for _ in range(3):
-        with pytest.raises(LostReply):
+        with pytest.raises(LostReply, match="no room left"):
             await log.append(b"no room")
     assert await take(log, BEFORE_ALL, 3) == entries
     trio.order("full", on=False)
     entries += await fill(log, 2, name="more")
     assert await take(log, BEFORE_ALL, 5) == entries
+
+
+async def test_a_trim_without_room_says_so_deletes_nothing_and_passes_later(handles: Handles, trio: OxiaDouble) -> None:
+    """LG54: even a deletion is written down first, so an Oxia that is full is healed by who gives it room."""
+    log = await handles.open(call_seconds=0.5)
+    entries = await fill(log, 6)
+    trio.order("full", on=True)
+    with pytest.raises(Unavailable, match="no room left"):
+        await log.trim(entries[3][0])
+    assert await take(log, BEFORE_ALL, 6) == entries
+    with pytest.raises(Unavailable, match="no room left"):
+        await handles.open(DOMAIN + 1, call_seconds=0.5)  # where there is no log yet
+    trio.order("full", on=False)
+    await log.trim(entries[3][0])
+    assert await take(await handles.open(), entries[3][0], 2) == entries[4:]
+    assert await (await handles.open(DOMAIN + 1)).tail() == 0
 
 
 async def test_a_server_of_before_the_service_was_renamed_is_asked_by_its_older_name(

@@ -104,6 +104,8 @@ class FaultProxy:
     target: str
     choose: Choose = nothing
     late_s: float = 3600.0
+    delay_s: float = 0.0
+    """How much longer every request takes."""
     counts: Counter[str] = field(default_factory=Counter)
     sent_bytes: Counter[str] = field(default_factory=Counter)
     """Of bodies, by kind: what was put, what was got."""
@@ -134,10 +136,8 @@ class FaultProxy:
         try:
             while True:
                 asked = await _asked(reader)
-                self.counts[asked.kind] += 1
-                self.sent_bytes[asked.kind] += len(asked.body)
-                if self.remembers:
-                    self.seen.append(Asked(kind=asked.kind, path=asked.path, head=asked.head, body=b""))
+                self._count(asked)
+                await asyncio.sleep(self.delay_s)
                 hurt = self.choose(asked)
                 if hurt is not None:
                     self.hurt[hurt] += 1
@@ -158,6 +158,12 @@ class FaultProxy:
             writer.transport.abort()  # a reset, not an end
             if store is not None:
                 store[1].close()
+
+    def _count(self, asked: Asked) -> None:
+        self.counts[asked.kind] += 1
+        self.sent_bytes[asked.kind] += len(asked.body)
+        if self.remembers:
+            self.seen.append(Asked(kind=asked.kind, path=asked.path, head=asked.head, body=b""))
 
     async def _pass(
         self, asked: Asked, hurt: Hurt | None, writer: asyncio.StreamWriter, back: asyncio.StreamReader,

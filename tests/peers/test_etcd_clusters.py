@@ -69,7 +69,7 @@ def leader_dies(trio: Etcd) -> Fault:
 async def test_the_leader_of_etcd_and_two_of_three_brokers_die_and_the_third_has_everything(
     brokers: list[Drayd], trio: Etcd, tmp_path: Path
 ) -> None:
-    """R-002, R-089, LG27: none missing, none doubled, whoever dies."""
+    """K-050, R-002, R-089, LG27: none missing, none doubled, whoever dies."""
     *victims, third = brokers
     judgement = await run_history(
         tmp_path / "history", ",".join(one.bootstrap for one in brokers), "confluent", SEED, partitions=4,
@@ -84,6 +84,38 @@ async def test_the_leader_of_etcd_and_two_of_three_brokers_die_and_the_third_has
     await asyncio.to_thread(victims[0].start)
     async with Asker(victims[0].bootstrap) as ask:
         assert (await ask.offset_at("after", -1)).offset == 1
+
+
+def grown_and_shrunk(all_of_them: list[Drayd]) -> Fault:
+    """Three more come; then four of the six go, the oldest ones."""
+
+    async def start() -> None:
+        await asyncio.gather(*(asyncio.to_thread(one.start) for one in all_of_them[3:]))
+
+    async def stop() -> None:
+        for one in all_of_them[:4]:
+            assert await asyncio.to_thread(one.terminate) == 0
+
+    return Fault(name="3 -> 6 -> 2", target="the brokers", start=start, stop=stop)
+
+
+@pytest.mark.long
+async def test_brokers_come_and_go_under_load_and_nobody_does_anything(brokers: list[Drayd], tmp_path: Path) -> None:
+    """K-053: none of them has anything that another needs."""
+    same = brokers[0].flags[:-2]
+    more = [Drayd(tmp_path / f"broker-{n}", *same, "--set", f"broker.id={n}") for n in (4, 5, 6)]
+    async with AsyncExitStack() as stack:
+        for one in more:
+            stack.push(one.__exit__)
+        judgement = await run_history(
+            tmp_path / "history", ",".join(one.bootstrap for one in (*brokers, *more)), "confluent", SEED + 2,
+            partitions=4, faults=[grown_and_shrunk([*brokers, *more])], seconds=40, quiet_seconds=5, fault_seconds=15,
+            drain_seconds=180, delivery_s=120,
+        )  # fmt: skip
+        assert_valid(judgement, 100)
+        for one in more[1:]:
+            async with Asker(one.bootstrap) as ask:
+                assert len((await ask.metadata()).brokers) == 2
 
 
 def broker_sleeps(one: Drayd) -> Fault:
@@ -112,7 +144,7 @@ def leader_sleeps(trio: Etcd) -> Fault:
 async def test_a_broker_that_slept_longer_than_its_session_changes_nothing_when_it_wakes(
     brokers: list[Drayd], trio: Etcd, tmp_path: Path
 ) -> None:
-    """T12, R-002: its session is over, what it still sends is dead; and so with the leader of etcd."""
+    """K-051, T12, R-002: its session is over, what it still sends is dead; and so with the leader of etcd."""
     judgement = await run_history(
         tmp_path / "history", ",".join(one.bootstrap for one in brokers), "confluent", SEED + 1, partitions=4,
         faults=[broker_sleeps(brokers[0]), leader_sleeps(trio)], seconds=30, quiet_seconds=3, fault_seconds=9,

@@ -92,6 +92,10 @@ class EtcdFactory:
     async def open_other(self) -> Log:
         return await self.open(DOMAIN + 1)
 
+    async def open_neighbour(self) -> Log:
+        self.handles.append(await EtcdLog.open(logs(f"{self.url}-b"), DOMAIN, clock=SystemClock()))
+        return self.handles[-1]
+
     async def restart(self) -> None:
         for handle in self.handles:
             await handle.close()
@@ -280,8 +284,21 @@ async def test_a_log_that_is_gone_takes_nothing(log_factory: EtcdFactory) -> Non
         await log.tail()
 
 
+async def test_an_append_is_one_transaction_of_two_puts_whoever_else_writes(log_factory: EtcdFactory) -> None:
+    """K-052: one round trip."""
+    handles = [await log_factory.open(bucket_entries=4096) for _ in range(2)]
+    for log in handles:
+        await log.append(b"the first one")
+    log_factory.relay.asked.clear()
+    positions = [await log.append(b"entry") for log in handles * 3]
+    assert positions == [3, 4, 5, 6, 7, 8]
+    assert [method for method, _ in log_factory.relay.asked] == ["Txn"] * 6
+    for _, request in log_factory.relay.asked:
+        assert [one.WhichOneof("request") for one in pb.TxnRequest.FromString(request).success] == ["request_put"] * 2
+
+
 async def test_a_follower_goes_on_when_history_is_compacted_under_its_watch(log_factory: EtcdFactory) -> None:
-    """LG27: whoever compacts; a follower that was away reads on from the keys."""
+    """K-051, LG27: whoever compacts; a follower that was away reads on from the keys."""
     log, other = await log_factory.open(), await log_factory.open()
     entries = await fill(log, 20)
     stream = other.follow(BEFORE_ALL)
@@ -359,7 +376,7 @@ async def test_etcd_that_the_log_itself_has_filled_is_healed_by_a_trim_alone(tri
 
 
 async def test_the_leader_dies_and_nothing_that_was_acknowledged_is_missing_or_doubled(trio: Etcd) -> None:
-    """LG26, LG27: three members, three writers, kill -9 of the leader; unknown outcomes are appended again."""
+    """K-050, K-051, LG26, LG27: three members, three writers, kill -9 of the leader; the unknown is appended again."""
     handles = [await EtcdLog.open(logs(trio.url("killed")), DOMAIN, clock=SystemClock()) for _ in range(3)]
     acked: dict[bytes, Position] = {}
     stop = asyncio.Event()

@@ -1,8 +1,8 @@
 """A broker in a network of its own, cut off from the log, from the store or from both, and joined again."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,8 @@ from tests.golden.asking import Asker, batch, records_in
 from tests.objects.servers import S3Server, versity
 from tools.peers.etcd import Etcd, packaged
 from tools.peers.network import Namespace, namespace
+from tools.peers.postgres import USER, postgres, program
+from tools.peers.process import run
 
 pytestmark = pytest.mark.peers
 
@@ -29,12 +31,38 @@ def apart() -> Iterator[Namespace]:
         yield found
 
 
-@pytest.fixture(scope="module")
-def log(apart: Namespace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
-    server = Etcd(tmp_path_factory.mktemp("etcd"), program=packaged(), hosts=[apart.first])
+@contextmanager
+def in_etcd(host: str, directory: Path) -> Iterator[Callable[[str], str]]:
+    server = Etcd(directory, program=packaged(), hosts=[host])
     server.start()
-    yield server
-    server.stop()
+    try:
+        yield server.url
+    finally:
+        server.stop()
+
+
+@contextmanager
+def in_postgres(host: str, _: Path) -> Iterator[Callable[[str], str]]:
+    with postgres(host) as server:
+
+        def database(name: str) -> str:
+            made = f"t_{name.lower().replace('-', '_')}"
+            run([program("createdb"), "-h", server.host, "-p", str(server.port), "-U", USER, made])
+            return server.url.removesuffix("postgres") + made
+
+        yield database
+
+
+LOGS = {"etcd": in_etcd, "postgres": in_postgres}
+
+
+@pytest.fixture(scope="module", params=["etcd"])
+def log_url(
+    request: pytest.FixtureRequest, apart: Namespace, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], str]]:
+    """Where the log of a name is; the server is at the first address that can be cut off."""
+    with LOGS[request.param](apart.first, tmp_path_factory.mktemp(request.param)) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +72,14 @@ def bucket(apart: Namespace, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture
-async def brokers(apart: Namespace, log: Etcd, bucket: S3Server, tmp_path: Path) -> AsyncIterator[list[Drayd]]:
+async def brokers(
+    apart: Namespace, log_url: Callable[[str], str], bucket: S3Server, tmp_path: Path
+) -> AsyncIterator[list[Drayd]]:
     """The first is in there, the second is with us."""
     store = bucket.options
     flags = [
-        "--log", log.url(tmp_path.name), *QUICK, "--set", "cluster.domains=2",
-        "--set", f"objects.url={bucket.url()}", "--set", f"objects.endpoint={store.endpoint}",
+        "--log", log_url(tmp_path.name), *QUICK, "--set", "cluster.domains=2",
+        "--set", f"objects.url=s3://{bucket.new_bucket()}/dray", "--set", f"objects.endpoint={store.endpoint}",
         "--set", "objects.allow_http=true", "--set", f"objects.region={store.region}",
         "--set", f"objects.access_key_id={store.access_key}", "--set", f"objects.secret_access_key={store.secret_key}",
         "--set", "objects.attempt_timeout=3s", "--set", "objects.deadline=15s",
@@ -74,7 +104,17 @@ def cut_off(apart: Namespace, *addresses: str) -> Fault:
     return Fault(name="partition", target=" ".join(addresses), start=start, stop=stop)
 
 
-@pytest.mark.parametrize("parts", ["log", "store", "both"])
+@pytest.mark.parametrize(
+    ("log_url", "parts"),
+    [
+        ("etcd", "log"),
+        ("etcd", "store"),
+        ("etcd", "both"),
+        pytest.param("postgres", "log", marks=pytest.mark.long),
+        pytest.param("postgres", "both", marks=pytest.mark.long),
+    ],
+    indirect=["log_url"],
+)
 async def test_a_broker_that_is_cut_off_changes_nothing_when_it_is_back(
     brokers: list[Drayd], apart: Namespace, tmp_path: Path, parts: str
 ) -> None:
@@ -96,6 +136,7 @@ async def test_a_broker_that_is_cut_off_changes_nothing_when_it_is_back(
         assert (await ask.offset_at("after-0", -1)).offset == 1
 
 
+@pytest.mark.parametrize("log_url", ["etcd", "postgres"], indirect=True)
 async def test_what_a_broker_sends_from_behind_a_partition_is_dead(
     brokers: list[Drayd], apart: Namespace, tmp_path: Path
 ) -> None:

@@ -80,6 +80,16 @@ class PostgresFactory:
         self.handles.append(await PostgresLog.open(self.logs, DOMAIN + 1))
         return self.handles[-1]
 
+    async def open_neighbour(self) -> Log:
+        """Clusters have a database each."""
+        name = f"{self.schema}_b"
+        connection = await asyncpg.connect(self.server.url)
+        await connection.execute(f"create database {name}")
+        await connection.close()
+        theirs = PostgresLogs(self.server.url.removesuffix("postgres") + name)
+        self.handles.append(await PostgresLog.open(theirs, DOMAIN))
+        return self.handles[-1]
+
     async def fill_up(self) -> None:
         await self.execute("""
             create function full_disk() returns trigger language plpgsql as

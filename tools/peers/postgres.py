@@ -19,12 +19,13 @@ from typing import Final
 from tools.peers.process import PeerError, free_ports, run, serving, tool
 
 USER: Final = "dray"
+LOOPBACK: Final = "127.0.0.1"
 _SYSTEM_USER: Final = "postgres"
 _START_SECONDS: Final = 60.0
 _PLACES: Final = "/usr/lib/postgresql"
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
     """A program of the newest version that there is."""
     found = sorted(Path(_PLACES).glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
     return str(found[-1]) if found else tool(name, "postgresql")
@@ -33,7 +34,7 @@ def _program(name: str) -> str:
 class Postgres:
     """One server; it can be hurt, and started again on what it kept."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, host: str = LOOPBACK) -> None:
         if not shutil.which("initdb") and not list(Path(_PLACES).glob("*/bin/initdb")):
             tool("psql", "postgresql")  # the package brings the server and its user
         self._user = _SYSTEM_USER if os.geteuid() == 0 else None  # it refuses to run as root
@@ -45,12 +46,16 @@ class Postgres:
         if self._user is not None:
             owner = pwd.getpwnam(self._user)
             os.chown(root, owner.pw_uid, owner.pw_gid)
-        made = [_program("initdb"), "-D", str(root / "data"), "-A", "trust", "-U", USER, "--no-sync", "-E", "UTF8"]
+        made = [program("initdb"), "-D", str(root / "data"), "-A", "trust", "-U", USER, "--no-sync", "-E", "UTF8"]
         run(made if self._user is None else ["runuser", "-u", self._user, "--", *made])
+        self.host = host
+        if host != LOOPBACK:  # whoever is in the same network may come in
+            with (root / "data" / "pg_hba.conf").open("a", encoding="utf-8") as allowed:
+                allowed.write(f"host all all {host}/24 trust\n")
 
     @property
     def url(self) -> str:
-        return f"postgresql://{USER}@127.0.0.1:{self.port}/postgres"
+        return f"postgresql://{USER}@{self.host}:{self.port}/postgres"
 
     @property
     def pid(self) -> int:
@@ -62,7 +67,7 @@ class Postgres:
         """Serve, and return when it answers."""
         stack = ExitStack()
         command: list[str | Path] = [
-            _program("postgres"), "-D", self._root / "data", "-p", str(self.port), "-c", "listen_addresses=127.0.0.1",
+            program("postgres"), "-D", self._root / "data", "-p", str(self.port), "-c", f"listen_addresses={self.host}",
             "-k", self._root, "-c", "max_connections=200",
         ]  # fmt: skip
         self._process = stack.enter_context(
@@ -87,18 +92,18 @@ class Postgres:
             self._running = None
 
     def _answers(self) -> bool:
-        with socket.create_connection(("127.0.0.1", self.port), timeout=1):
+        with socket.create_connection((self.host, self.port), timeout=1):
             pass
-        asked = [_program("psql"), "-h", "127.0.0.1", "-p", str(self.port), "-U", USER, "-Atc", "select 1", "postgres"]
+        asked = [program("psql"), "-h", self.host, "-p", str(self.port), "-U", USER, "-Atc", "select 1", "postgres"]
         return subprocess.run(asked, capture_output=True, check=False, timeout=30).returncode == 0
 
 
 @contextmanager
-def postgres() -> Iterator[Postgres]:
+def postgres(host: str = LOOPBACK) -> Iterator[Postgres]:
     """A server that runs until the end of the block, in a directory that its user may enter."""
     root = Path(tempfile.mkdtemp(prefix="dray-postgres-"))
     try:
-        server = Postgres(root)
+        server = Postgres(root, host)
         server.start()
         try:
             yield server

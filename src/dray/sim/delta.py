@@ -9,15 +9,18 @@ Invariants
           lands under a name that was trimmed and deleted is nobody's entry.
 """
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeAlias
 
+from dray.buffers import Buffer
 from dray.errors import DrayError
 from dray.log.delta.commits import Commit, commit_name, commits_prefix, decode, encode
 from dray.log.delta.engine import DeltaLog
 from dray.log.port import Log, Position
 from dray.machine import checkpoint
 from dray.machine.names import StreamId
+from dray.objects.port import Objects
 from dray.objects.retry import RetryingObjects
 from dray.replica.checkpoints import MemoryCheckpoints
 from dray.sim.brokers import STORE, Broker, Cluster
@@ -30,6 +33,8 @@ GRACE_S: Final = 8.0
 LOOK_S: Final = (0.05, 0.5)
 CHECK_S: Final = 3.0
 TRIM_S: Final = 5.0
+Dozes: TypeAlias = Callable[[], float]
+"""For how many seconds, each time."""
 
 
 class DenseLog(SharedLog):
@@ -45,6 +50,19 @@ class DenseLog(SharedLog):
         if self.on_landed is not None:
             self.on_landed(landed)
         return position
+
+
+class DozingObjects(RetryingObjects):
+    """Of a process that falls asleep when it has decided to put something, and puts it when it wakes."""
+
+    def __init__(self, inner: Objects, process: Process, dozes: Dozes) -> None:
+        super().__init__(inner, process.clock, process.entropy, STORE)
+        self._process = process
+        self._dozes = dozes
+
+    async def put(self, path: str, parts: Sequence[Buffer]) -> None:
+        await self._process.clock.sleep(self._dozes())
+        await super().put(path, parts)
 
 
 class WatchedDelta(DeltaLog):
@@ -66,7 +84,8 @@ class WatchedDelta(DeltaLog):
 class DeltaCluster(Cluster):
     """Brokers on one delta log, which every one of them trims."""
 
-    def __init__(self, world: World, nodes: int) -> None:
+    def __init__(self, world: World, nodes: int, *, grace_s: float = GRACE_S) -> None:
+        self._grace_s = grace_s
         self.shared = MemoryCheckpoints()
         name = "log"
         world.logs[name] = DenseLog(world.loop, world.trace, world.dice(f"log/{name}"), name)
@@ -74,6 +93,8 @@ class DeltaCluster(Cluster):
         self.foretold = 0
         """Batches whose offsets were told before they were given."""
         self.trims = 0
+        self.late = 0
+        """Commits that landed under a name that others had had, and that was deleted."""
         self._engines: list[WatchedDelta] = []
         self.bucket.on_content = self._put
         self.beside.append(self._trim)
@@ -87,11 +108,17 @@ class DeltaCluster(Cluster):
     async def opened(self, process: Process, domain: int) -> Log:
         return await self.delta(process).open()
 
-    def delta(self, process: Process) -> WatchedDelta:
-        objects = RetryingObjects(self.world.reach_bucket(process), process.clock, process.entropy, STORE)
-        log = WatchedDelta(
-            objects, 0, clock=process.clock, entropy=process.entropy, grace_s=GRACE_S, idle_s=LOOK_S, check_s=CHECK_S
+    def delta(self, process: Process, *, dozes: Dozes | None = None) -> WatchedDelta:
+        reached = self.world.reach_bucket(process)
+        objects = (
+            RetryingObjects(reached, process.clock, process.entropy, STORE)
+            if dozes is None
+            else DozingObjects(reached, process, dozes)
         )
+        log = WatchedDelta(
+            objects, 0, clock=process.clock, entropy=process.entropy, grace_s=self._grace_s, idle_s=LOOK_S,
+            check_s=CHECK_S,
+        )  # fmt: skip
         log.cluster = self
         self._engines.append(log)
         return log
@@ -110,6 +137,7 @@ class DeltaCluster(Cluster):
         tail = self.log.tail()
         if version < tail:  # the same bytes again, or a name that was trimmed and deleted: the store refuses others
             self.world.trace.add("log", "late", version=version, sender=by)
+            self.late += decode(content, version).entry != self.log.history[version].entry
             return
         self.world.check(version == tail, "a version was passed over", version=version, tail=tail)  # SM20
         self._land(decode(content, version), by)

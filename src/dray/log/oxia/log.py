@@ -28,6 +28,7 @@ Invariants
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from typing import Final, TypeVar
@@ -36,6 +37,7 @@ import grpc.aio
 
 from dray.errors import Conflict, Corrupt, Invalid, Unavailable
 from dray.ids import Entropy, SystemEntropy
+from dray.log.bell import Bell
 from dray.log.limits import MAX_ENTRY_BYTES, check_entry, gone_back, trimmed
 from dray.log.oxia import oxia_pb2 as pb
 from dray.log.oxia.ear import Ear
@@ -62,8 +64,14 @@ LOOK_SECONDS: Final = 2.0
 EARLY_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
 """Pauses between looks for an entry that was told of and cannot be read yet."""
 TRIM_ENTRIES: Final = 10_000
+OWN_SECONDS: Final = 0.005
+OWN_ENTRIES: Final = 64
+OWN_ENTRY_BYTES: Final = 64 << 10
+"""What is not asked for again after it was acknowledged: the last ones while somebody follows, the large ones not."""
 
 _GONE: Final = "the log is gone from Oxia, or is another one: stop every broker, and restore it from a backup"
+_FULL: Final = "no space left"
+"""As the system of a server says it."""
 _MISSING: Final = "entries are missing in Oxia: restore it from a backup"
 
 Result = TypeVar("Result")
@@ -98,6 +106,10 @@ class OxiaLog:
         self._known = 0
         """The highest position that was acknowledged, or shown by a leader, to this handle."""
         self._ears: set[Ear] = set()
+        self._own: OrderedDict[int, bytes] = OrderedDict()
+        """What was acknowledged to this handle just now, for who follows it here."""
+        self._appending = 0
+        self._answered = Bell()
 
     @classmethod
     async def open(
@@ -130,9 +142,18 @@ class OxiaLog:
             except (Unavailable, Corrupt) as error:
                 raise Refused(str(error)) from error
         floor = self._known
-        position = await self._append(entry)
+        self._appending += 1
+        try:
+            position = await self._append(entry)
+        finally:
+            self._appending -= 1
+            self._answered.ring()
         if position <= floor:  # LG53: Oxia has forgotten what it acknowledged, and counts from there
             raise gone_back(floor, position - 1)
+        if self._ears and len(entry) <= OWN_ENTRY_BYTES:
+            self._own[position] = bytes(entry)
+            if len(self._own) > OWN_ENTRIES:
+                self._own.popitem(last=False)
         self._learn(position)
         return position
 
@@ -233,7 +254,7 @@ class OxiaLog:
                     self._servers.forget_token()
                     raise Refused("Oxia refused the entry", reason=error.details()) from error
                 if not is_elsewhere(error) or asyncio.get_running_loop().time() > until:
-                    raise LostReply("Oxia did not answer; the entry may be in the log") from error
+                    raise LostReply(f"{_what(error)}; the entry may be in the log", reason=_reason(error)) from error
                 await self._wait(RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)])
             except asyncio.CancelledError:
                 if not was_closed(self._servers.closing):
@@ -314,16 +335,19 @@ class OxiaLog:
         ear = Ear(stream, lambda key: self._layout.position_of(self._log_id, key) or 0)
         self._ears.add(ear)
         self._servers.listeners.add(ear.ring)
-        early = 0
+        early, unsure = 0, True
         try:
             while self._leads(route):
-                page = await self._read(route, after)
+                if self._appending and self._known <= after < ear.heard:
+                    await self._own_answer()
+                page = await self._read(route, after) if unsure or max(self._known, ear.heard) > after else []
                 for position, entry in page:
                     after = position
                     early = 0
                     yield position, entry
                 if page:
                     continue
+                unsure = False
                 if ear.heard > after and early < len(EARLY_SECONDS):
                     await self._wait(EARLY_SECONDS[early])
                     early += 1
@@ -334,6 +358,7 @@ class OxiaLog:
                     early = 0
                     continue
                 await self._examine(route, after)
+                unsure = True
             raise _Again
         except EOFError:  # as it ends where somebody leads no more
             await self._wait(RETRY_SECONDS[0])
@@ -346,8 +371,17 @@ class OxiaLog:
             self._ears.discard(ear)
             await ear.close()
 
+    async def _own_answer(self) -> None:
+        """What was told of is probably ours: its answer says where it is, and it need not be read."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(OWN_SECONDS):
+                await self._answered.wait()
+
     async def _read(self, route: LeaderRoute, after: Position) -> list[tuple[Position, bytes]]:
         """The next entries, none at the end (LG53)."""
+        own = self._own.pop(after + 1, None)
+        if own is not None:  # acknowledged at this very position: Oxia need not be asked for it
+            return [(Position(after + 1), own)]
         start, end = (self._layout.entry_key(self._log_id, after + 1 + more) for more in (0, self._page))
         found = await self._servers.scan(route, start, end)
         page = [(Position(self._position(one)), one.value) for one in found]
@@ -412,7 +446,7 @@ class OxiaLog:
             except asyncio.CancelledError:
                 if not was_closed(self._servers.closing):
                     raise
-        raise Unavailable("Oxia does not answer", log=str(self._url), reason=_reason(cause)) from cause
+        raise Unavailable(_what(cause), log=str(self._url), reason=_reason(cause)) from cause
 
     async def _pause(self, failures: int, error: BaseException) -> None:
         """Wait a little, or until the log is closed."""
@@ -427,6 +461,11 @@ class OxiaLog:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._servers.closing.wait()
+
+
+def _what(cause: Exception | None) -> str:
+    """What an operator has to look at: deletions need room too, so an Oxia that is full does not heal by itself."""
+    return "Oxia has no room left: give its servers more disk" if _FULL in _reason(cause) else "Oxia does not answer"
 
 
 def _reason(cause: Exception | None) -> str:

@@ -25,3 +25,8 @@ _RAISE_TO: Final = Boundaries.raise_to
 def never_gives_way(self: FairTurns) -> float:
     """Whoever won puts again at once."""
     return 0.0
+
+
+async def believes_every_put(self: DeltaLog, version: int) -> bool:
+    """Whoever won a name has won the version, whatever was trimmed meanwhile."""
+    return False

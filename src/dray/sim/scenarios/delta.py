@@ -3,7 +3,8 @@
 `deltalog` runs producers and readers as `appends` does, on a log that is kept
 in the bucket: every commit is held against what it foretold, every
 acknowledged entry against the log. `turns` lets writers that are never done
-race for one log: each gets its share.
+race for one log: each gets its share. `dozers` has one that falls asleep before
+its puts, for longer than others keep what they have trimmed.
 """
 
 import asyncio
@@ -29,6 +30,12 @@ LEAST_SHARE: Final = 0.25
 """Of a fair one, for the slowest of the writers."""
 COMMITS: Final = 240
 TURNS_SECONDS: Final = 120.0
+DOZE_S: Final = 6.0
+DOZE_SECONDS: Final = 600.0
+SHORT_GRACE_S: Final = 1.0
+WRITE_PAUSE_S: Final = 0.3
+LATE: Final = 10
+"""Commits that landed under names which were free again, before the run ends."""
 
 
 async def deltalog(world: World) -> None:
@@ -65,10 +72,40 @@ async def turns(world: World) -> None:
     world.check(min(won.values()) >= LEAST_SHARE * share, "a writer was left behind", won=won)
 
 
-SCENARIOS: Final[dict[str, Scenario]] = {"deltalog": deltalog, "turns": turns}
+async def dozers(world: World) -> None:
+    """LG41, LG43, SM20: who wins the name of a version that others had, trimmed and deleted is not believed."""
+    cluster = DeltaCluster(world, nodes=0, grace_s=SHORT_GRACE_S)
+    await cluster.found()
+    enough = asyncio.Event()
+
+    async def write(process: Process) -> None:
+        dice = world.dice(process.name)
+        dozes = (lambda: DOZE_S * dice.random()) if process.name == "dozer" else None
+        log, number = await cluster.delta(process, dozes=dozes).open(), 0
+        while True:
+            with suppress(DrayError):
+                await log.append(f"{process.name}/{number}".encode())
+            number += 1
+            await process.clock.sleep(WRITE_PAUSE_S)
+
+    async def trim(process: Process) -> None:
+        log = await cluster.delta(process).open()
+        while cluster.late < LATE:
+            with suppress(DrayError):
+                await log.trim(await log.tail())
+            await process.clock.sleep(SHORT_GRACE_S / 2)
+        enough.set()
+
+    for name, boot in (("dozer", write), ("writer", write), ("trimmer", trim)):
+        world.node(name, boot).start()
+    await world.within(DOZE_SECONDS, enough.wait(), "somebody puts what others have deleted")
+
+
+SCENARIOS: Final[dict[str, Scenario]] = {"deltalog": deltalog, "turns": turns, "dozers": dozers}
 
 PLANTED: Final[dict[str, Scenario]] = {
     "deltalog/foretells-too-early": planted(deltalog, (DeltaLog, "_foretold", bugs.foretells_too_early)),
     "deltalog/cuts-at-once": planted(deltalog, (Boundaries, "raise_to", bugs.cuts_at_once)),
+    "dozers/believes-every-put": planted(dozers, (DeltaLog, "_is_zombie", bugs.believes_every_put)),
     "turns/never-gives-way": planted(turns, (FairTurns, "pause_s", property(bugs.never_gives_way))),
 }
