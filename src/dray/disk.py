@@ -17,22 +17,15 @@ Invariants
 import contextlib
 import errno
 import fcntl
-import mmap
 import os
 import stat
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 from dray.buffers import Buffer
 from dray.errors import Conflict, Corrupt, DrayError, Invalid, Kind, NotFound, Unavailable
-
-MAPPED_BYTES: Final = 64 << 10
-"""Fewer are copied sooner than mapped."""
-_POPULATE: Final = 22 if sys.platform == "linux" else None
-"""MADV_POPULATE_READ, for which Python has no name: an older kernel refuses it."""
 
 _COPY_BYTES = 1 << 20
 _IOV_MAX = 1024  # Linux; a longer list is written in several calls
@@ -213,7 +206,7 @@ class LocalDisk:
             raise _translate(error, path) from error
         return LocalFile(fd, path)
 
-    def read(self, path: Path, start: int = 0, end: int | None = None) -> bytes:
+    def read(self, path: Path | str, start: int = 0, end: int | None = None) -> bytes:
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
@@ -226,30 +219,6 @@ class LocalDisk:
             raise _translate(error, path) from error
         finally:
             os.close(fd)
-
-    def view(self, path: str, start: int, end: int) -> memoryview:
-        """Bytes of a file that never changes, without a copy where they are worth a mapping; fewer if it is shorter.
-
-        Its pages are there when this returns, so nobody meets a fault of the disk by looking at them: who does is
-        ended by a signal. What cannot be mapped is read, and `read` tells what is wrong.
-        """
-        if end - start < MAPPED_BYTES or _POPULATE is None:
-            return memoryview(self.read(Path(path), start, end))
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            raise _translate(error, Path(path)) from error
-        try:
-            if os.fstat(fd).st_size < end:
-                return memoryview(self.read(Path(path), start, end))
-            first = start - start % mmap.ALLOCATIONGRANULARITY
-            mapped = mmap.mmap(fd, end - first, mmap.MAP_SHARED, mmap.PROT_READ, offset=first)
-            mapped.madvise(_POPULATE)
-        except (OSError, ValueError):
-            return memoryview(self.read(Path(path), start, end))
-        finally:
-            os.close(fd)
-        return memoryview(mapped)[start - first :]
 
     def size(self, path: Path) -> int | None:
         found = self.stat(path)
@@ -399,7 +368,7 @@ def _read_range(fd: int, start: int, end: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _translate(error: OSError, path: Path) -> DrayError:
+def _translate(error: OSError, path: Path | str) -> DrayError:
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             return DiskFull("no space left: free some and try again", path=path)

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dray import disk as disks
-from dray.disk import MAPPED_BYTES, DiskFull, LocalDisk, LocalFile, ReadOnly, SyncFailed
-from dray.errors import NotFound
+from dray.disk import DiskFull, LocalDisk, LocalFile, ReadOnly, SyncFailed
 from tests.disk.contract import DiskContract
 from tests.disk.mounts import Mounted, small_filesystem
 
@@ -105,24 +103,3 @@ def test_a_write_that_the_kernel_cuts_short_goes_on_where_it_stopped(
         monkeypatch.setattr(os, "writev", whole_writev)
         monkeypatch.setattr(os, "write", whole_write)
         assert (tmp_path / str(cut)).read_bytes() == content, cut
-
-
-@pytest.mark.parametrize("how", [22, None, -1])
-def test_a_view_has_the_bytes_of_a_read_mapped_or_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: int | None
-) -> None:
-    """A kernel that does not know how to fill a mapping refuses it; elsewhere nobody tries."""
-    monkeypatch.setattr(disks, "_POPULATE", how)
-    disk, path = LocalDisk(), tmp_path / "object"
-    content = os.urandom(3 * MAPPED_BYTES + 17)
-    path.write_bytes(content)
-    for start, end in [(0, 10), (5, len(content)), (4_097, 4_097 + MAPPED_BYTES), (0, len(content)), (7, 7)]:
-        found = disk.view(str(path), start, end)
-        assert found == content[start:end] == disk.read(path, start, end)
-    assert disk.view(str(path), 100, len(content) + 5) == content[100:], "what is not there is for the caller to miss"
-    held = disk.view(str(path), 0, len(content))
-    path.unlink()
-    assert held == content, "what was looked at stays"
-    for size in (1, 2 * MAPPED_BYTES):
-        with pytest.raises(NotFound):
-            disk.view(str(path), 0, size)

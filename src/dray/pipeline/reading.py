@@ -121,7 +121,7 @@ def read_records(
     rows = _Rows(piece, decoded)
     for group in _groups(piece, limit):
         if isinstance(objects, LocalObjects):
-            buffers = _views(objects, piece, group)
+            buffers = _read_now(objects, piece, group)
         else:
             buffers = loop.run_until_complete(_fetch(objects, piece, group))
         for part, buffer in zip(group, buffers, strict=True):
@@ -129,7 +129,6 @@ def read_records(
                 at = piece.positions[row] - part.start
                 if rows.add(row, buffer[at : at + piece.sizes[row]]):
                     yield from rows.taken()
-        del buffers, buffer  # what is mapped goes before more is
         if decoded:  # else nothing of the group is held (SP4)
             yield from rows.rest()
     yield from rows.rest()
@@ -192,11 +191,11 @@ def _ranges(piece: Piece) -> Iterator[_Range]:
         yield current
 
 
-def _views(objects: LocalObjects, piece: Piece, group: Sequence[_Range]) -> list[memoryview]:
+def _read_now(objects: LocalObjects, piece: Piece, group: Sequence[_Range]) -> list[memoryview]:
     buffers = []
     for part in group:
         try:
-            buffers.append(objects.view(piece.path(part.owner), part.start, part.end))
+            buffers.append(objects.get_now(piece.path(part.owner), part.start, part.end))
         except DrayError as error:
             raise told(error, **_facts(piece, part.first_row)) from error  # SP3
     return buffers

@@ -27,14 +27,14 @@ class LocalObjects(FileObjects):
         self._prefix = f"{root}/"
         super().__init__(root, self._local, InlineOffload())
 
-    def view(self, path: str, start: int, end: int) -> memoryview:
-        """What `get` gives, perhaps without a copy: the object is one that never changes."""
+    def get_now(self, path: str, start: int, end: int) -> memoryview:
+        """What `get` gives; the path is one that we have put together."""
         try:
-            content = self._local.view(self._prefix + path, start, end)
+            content = self._local.read(self._prefix + path, start, end)
         except NotFound as error:
             raise NoSuchObject("no such object", name=path) from error
         check_length(path, len(content), start, end)
-        return content
+        return memoryview(content)
 
 
 async def open_for_tasks(address: str) -> Objects:
