@@ -26,7 +26,7 @@ from pyiceberg.table.update.snapshot import _OverwriteFiles
 from pyiceberg.typedef import EMPTY_DICT
 
 
-class Applied:
+class AppliedUpdates:
     """Metadata, and the updates that were applied to it."""
 
     def __init__(self, metadata: TableMetadata) -> None:
@@ -44,7 +44,7 @@ class Applied:
 
 def updated(base: TableMetadata, location: str, updates: tuple[TableUpdate, ...]) -> TableMetadata:
     """What a catalog writes: the metadata with the updates, a snapshot among them, and its older file in their log."""
-    applied = Applied(base)
+    applied = AppliedUpdates(base)
     applied.apply(updates)
     return _update_table_metadata_log(applied.metadata, location, base.last_updated_ms)
 
@@ -54,7 +54,7 @@ class Staged(Transaction):
 
     def __init__(self, table: Table) -> None:
         super().__init__(table)
-        self._applied = Applied(table.metadata)
+        self._applied = AppliedUpdates(table.metadata)
 
     @property
     def table_metadata(self) -> TableMetadata:
