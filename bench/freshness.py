@@ -33,7 +33,7 @@ from tools.peers.process import run, spawn, stop
 TOPICS: Final = 8
 PARTITIONS: Final = 8
 RATE: Final = sized(1_000, 200)
-WINDOW_S: Final = sized(30, 20)
+WINDOW_S: Final = sized(20, 20)
 WINDOWS: Final = sized(4, 2)
 WARM_WINDOWS: Final = 15
 """At most, before it is counted: Spark starts in them, and the first cycle makes the tables."""

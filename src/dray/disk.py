@@ -206,7 +206,7 @@ class LocalDisk:
             raise _translate(error, path) from error
         return LocalFile(fd, path)
 
-    def read(self, path: Path, start: int = 0, end: int | None = None) -> bytes:
+    def read(self, path: Path | str, start: int = 0, end: int | None = None) -> bytes:
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
@@ -368,7 +368,7 @@ def _read_range(fd: int, start: int, end: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _translate(error: OSError, path: Path) -> DrayError:
+def _translate(error: OSError, path: Path | str) -> DrayError:
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             return DiskFull("no space left: free some and try again", path=path)

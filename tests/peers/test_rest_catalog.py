@@ -41,7 +41,7 @@ def house(line: FaultyRest, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def test_others_find_the_table_in_the_catalog_and_read_its_rows(house: Warehouse, address: str) -> None:
-    """R-136"""
+    """R-136, R-162"""
     theirs = load_catalog("anything", type="rest", uri=address).load_table(house.tables.identifier(ORDERS.name))
     assert sorted(theirs.scan().to_arrow()["offset"].to_pylist())[:10] == list(range(10))
     assert theirs.properties["gc.enabled"] == "false"

@@ -20,12 +20,13 @@ from dray.clock import SystemClock
 from dray.disk import LocalDisk
 from dray.ids import SystemEntropy
 from dray.machine.command import Command
+from dray.machine.names import domain_of
 from dray.machine.verdict import Verdict
 from dray.node.reaching import reach
 from dray.objects.files import FileObjects
 from dray.offload import InlineOffload, ThreadOffload
 from dray.pipeline.compactor.cycle import Compactor, TopicTally
-from dray.pipeline.compactor.rebuild import Rebuilder
+from dray.pipeline.compactor.rebuild import Rebuilder, files_of_rows
 from dray.pipeline.compactor.saga import Saga
 from dray.pipeline.compactor.standing import StandingTables
 from dray.pipeline.compactor.upkeep import Upkeep
@@ -72,6 +73,18 @@ class Running:
         found = self.replicas[0].machine.topics.named(name)
         assert found is not None
         return TableOwner(name=name, topic_id=found.id, cluster_id=self.cluster_id)
+
+    def files(self, name: str) -> list[list[str]]:
+        """Of each partition, the names of the files that its rows in the index lead to, in their order."""
+        catalog, found = self.replicas[0].machine, []
+        topic = catalog.topics.named(name)
+        assert topic is not None
+        for number in topic.streams:
+            machine = self.replicas[domain_of(number)].machine
+            stream = machine.streams.find(number)
+            owners = [machine.objects.find(one) for one in files_of_rows(machine, stream)]
+            found.append([owner.path() for owner in owners])
+        return found
 
     def rows(self, name: str) -> list[Row]:
         """Every row of a topic's table, as a consumer would have it, read by PyIceberg."""

@@ -4,6 +4,8 @@ import asyncio
 import random
 import subprocess
 import sys
+from array import array
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -273,6 +275,21 @@ def test_a_topic_of_many_small_objects_is_read_with_few_requests_at_a_time(runni
     monkeypatch.setattr(reading, "GROUP_RANGES", 40)
     assert len(read(plan)) == 3 * GETS
     assert max(groups[1:]) == 40
+
+
+def test_what_lies_in_an_object_and_in_no_row_of_the_index_is_not_read(running):
+    """R-147: a batch that was refused when its object was committed lies between others, whole and with a good CRC."""
+    directory, bootstrap = running
+    produce(bootstrap, "refused", numbered(0, 600), batch_size=4_000)
+    plan = make_plan(directory, subscribe="refused")
+    ((piece,),) = plan.tasks
+    assert len(piece.bases) > 4
+    gone = range(piece.bases[2], piece.bases[3])
+    columns = ("owners", "bases", "counts", "positions", "sizes")
+    left = {name: array(old.typecode, [*old[:2], *old[3:]]) for name in columns if (old := getattr(piece, name))}
+    batches = read_pieces(plan.address, [replace(piece, **left)], ["offset", "value"])
+    offsets = [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+    assert offsets == [offset for offset in range(600) if offset not in gone]
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pyiceberg.table.snapshots as snapshots_of_pyiceberg
 import pytest
 import requests
+from pydantic import ValidationError
 from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
@@ -30,6 +31,7 @@ from dray.tables.errors import (
     TableTaken,
 )
 from dray.tables.mending import load_for_mending, mend
+from dray.tables.settings import TableSettings
 from dray.tables.snapshots import COMMIT_ID, HOUR_MS, KEPT_MS, LAST_COMMIT, MOST, OFFSETS, UNTHINNED
 from dray.tables.table import FileExchange, TableChange, TableOwner
 from tests.tables.warehouse import LATE_MS, NOW_MS, ORDERS, Warehouse, appending, span, warehouse
@@ -85,7 +87,7 @@ def lost(error: Exception):
 
 
 def test_a_table_is_made_when_it_is_first_needed_and_says_whose_it_is(house):
-    """R-163, R-136"""
+    """R-163, R-136, R-139, R-162: and it is partitioned by the partition, whatever others would choose."""
     assert house.tables.find(ORDERS) is None
     house.append(0, 0, 10)
     table = orders(house)
@@ -97,6 +99,8 @@ def test_a_table_is_made_when_it_is_first_needed_and_says_whose_it_is(house):
         "gc.enabled": "false",
     }  # fmt: skip
     assert table.properties["dray.schema-version"] == "1"
+    (field,) = table.spec().fields
+    assert (field.name, str(field.transform), field.source_id) == ("partition", "identity", 1)
     other = TableOwner(name="orders.eu", topic_id=bytes(16), cluster_id="c1")
     with pytest.raises(TableTaken):
         house.tables.find(other)
@@ -416,6 +420,13 @@ def test_a_topic_of_249_signs_has_a_table(house):
     topic = TableOwner(name="x.Y_-" * 49 + "last", topic_id=bytes(16), cluster_id="c1")
     house.tables.commit(topic, appending(house.file(0, 0, 5)), NOW_MS)
     assert house.rows(topic) == span(0, 0, 5)
+
+
+def test_a_partitioning_by_time_is_refused_and_not_passed_over():
+    """R-139, E-16: until an entry of the index may name a file for each day."""
+    for name in ("partitioning", "iceberg"):
+        with pytest.raises(ValidationError, match=name):
+            TableSettings.model_validate({name: "day(timestamp)"})
 
 
 def test_a_catalog_that_is_none_is_refused(house, tmp_path):

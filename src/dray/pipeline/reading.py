@@ -28,7 +28,7 @@ from dray.parquet.schema import APPEND_TIME
 from dray.pipeline.errors import broken, told
 from dray.pipeline.plan import Piece
 from dray.pipeline.reading_files import read_rows
-from dray.pipeline.stores import open_for_tasks
+from dray.pipeline.stores import LocalObjects, open_for_tasks
 from dray.pipeline.together import some_at_a_time
 from dray.records import InvalidBatch, one_batch
 from dray.records.arrow import part_of, parts_to_arrow
@@ -120,14 +120,18 @@ def read_records(
     """
     rows = _Rows(piece, decoded)
     for group in _groups(piece, limit):
-        buffers = loop.run_until_complete(_fetch(objects, piece, group))
+        if isinstance(objects, LocalObjects):
+            buffers = _read_now(objects, piece, group)
+        else:
+            buffers = loop.run_until_complete(_fetch(objects, piece, group))
         for part, buffer in zip(group, buffers, strict=True):
             for row in range(part.first_row, part.end_row):
                 at = piece.positions[row] - part.start
-                yield from rows.add(row, buffer[at : at + piece.sizes[row]])
+                if rows.add(row, buffer[at : at + piece.sizes[row]]):
+                    yield from rows.taken()
         if decoded:  # else nothing of the group is held (SP4)
-            yield from rows.flush()
-    yield from rows.flush()
+            yield from rows.rest()
+    yield from rows.rest()
 
 
 def _read_files(
@@ -187,6 +191,16 @@ def _ranges(piece: Piece) -> Iterator[_Range]:
         yield current
 
 
+def _read_now(objects: LocalObjects, piece: Piece, group: Sequence[_Range]) -> list[memoryview]:
+    buffers = []
+    for part in group:
+        try:
+            buffers.append(objects.get_now(piece.path(part.owner), part.start, part.end))
+        except DrayError as error:
+            raise told(error, **_facts(piece, part.first_row)) from error  # SP3
+    return buffers
+
+
 async def _fetch(objects: Objects, piece: Piece, group: Sequence[_Range]) -> list[memoryview]:
     found = await some_at_a_time(lambda part: objects.get(piece.path(part.owner), part.start, part.end), group)
     buffers = []
@@ -210,18 +224,31 @@ class _Rows:
         self._held = 0
         self._count = 0
         self._append_time = False
+        self._made: list[tuple[pa.RecordBatch, bool]] = []
 
-    def add(self, row: int, buffer: memoryview) -> Iterator[tuple[pa.RecordBatch, bool]]:
+    def add(self, row: int, buffer: memoryview) -> bool:
+        """Whether there is something to be taken."""
         part, append_time = self._part(row, buffer)
         if self._parts and append_time != self._append_time:
-            yield from self.flush()
+            self._flush()
         if not self._parts:
             self._first_row, self._append_time = row, append_time
         self._parts.append(part)
-        self._held += len(memoryview(part[0]).cast("B"))
+        self._held += len(part[0])
         self._count += part[1]
         if self._held >= ROWS_BYTES or self._count >= ROWS:
-            yield from self.flush()
+            self._flush()
+        return bool(self._made)
+
+    def taken(self) -> list[tuple[pa.RecordBatch, bool]]:
+        """What has become Arrow batches."""
+        made, self._made = self._made, []
+        return made
+
+    def rest(self) -> list[tuple[pa.RecordBatch, bool]]:
+        """The same, and what was collected since."""
+        self._flush()
+        return self.taken()
 
     def _part(self, row: int, buffer: memoryview) -> tuple[Part, bool]:
         piece = self._piece
@@ -238,7 +265,7 @@ class _Rows:
         except InvalidBatch as error:
             raise told(error, **_facts(piece, row)) from error  # SP3
 
-    def flush(self) -> Iterator[tuple[pa.RecordBatch, bool]]:
+    def _flush(self) -> None:
         parts, self._parts, self._held, self._count = self._parts, [], 0, 0
         if not parts:
             return
@@ -250,7 +277,7 @@ class _Rows:
             raise told(error, **_facts(self._piece, row)) from error
         found = self._clip(found, parts)
         for at in range(0, found.num_rows, ROWS):
-            yield found.slice(at, ROWS), self._append_time
+            self._made.append((found.slice(at, ROWS) if found.num_rows > ROWS else found, self._append_time))
 
     def _clip(self, found: pa.RecordBatch, parts: Sequence[Part]) -> pa.RecordBatch:
         """Only the first and the last batch of a piece can reach over its edges; offsets within one are dense."""

@@ -13,16 +13,25 @@ from typing import Final
 
 from pyiceberg.catalog import AVAILABLE_CATALOGS, Catalog, CatalogType, load_catalog
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import ServerError, ServiceUnavailableError
+from pyiceberg.table import StagedTable, Table
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
+from pyiceberg.typedef import Identifier
 from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
 
 from dray.tables.errors import BadCatalog, CatalogUnavailable
 from dray.tables.io import IMPLEMENTATION, STORE, BoundStore
 from dray.tables.places import BUILT_IN, DATABASE, NAME, sqlite_file
+from dray.tables.transaction import updated
 
 CONNECT_S: Final = 10
 ANSWER_S: Final = 60
+PARSED: Final = 16
+"""Of tables whose metadata is kept as it was parsed."""
 LOWER_CASING: Final = frozenset({"glue", "hive", "dynamodb"})
 PLACE: Final = "iceberg"
 """The prefix of all metadata in the store."""
@@ -101,5 +110,53 @@ class _Limited(HTTPAdapter):
         return super().send(request, **{**options, "timeout": (CONNECT_S, ANSWER_S)})  # type: ignore[arg-type]
 
 
+class SharingSqlCatalog(SqlCatalog):
+    """Metadata is parsed once and not copied: with 500 snapshots that is most of what a commit costs.
+
+    A commit looks at its table twice, and the second time it is nearly always the same: a file of metadata never
+    changes under its name. Where the newest one lies is asked of the database each time.
+    """
+
+    def __init__(self, name: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        self._parsed: dict[str, TableMetadata] = {}
+
+    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
+        location = orm_table.metadata_location
+        known = self._parsed.get(location or "")
+        if location is None or known is None:
+            table = super()._convert_orm_to_iceberg(orm_table)
+            while len(self._parsed) >= PARSED:
+                self._parsed.pop(next(iter(self._parsed)), None)
+            self._parsed[table.metadata_location] = table.metadata
+            return table
+        io = self._load_file_io(known.properties, location)
+        if not io.new_input(location).exists():
+            raise FileNotFoundError(location)
+        identifier = (*self.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
+        return Table(identifier=identifier, metadata=known, metadata_location=location, io=io, catalog=self)
+
+    def _update_and_stage_table(
+        self,
+        current_table: Table | None,
+        table_identifier: Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> StagedTable:
+        if current_table is None or not any(isinstance(update, AddSnapshotUpdate) for update in updates):
+            return super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
+        for requirement in requirements:
+            requirement.validate(current_table.metadata)
+        metadata = updated(current_table.metadata, current_table.metadata_location, updates)
+        version = self._parse_metadata_version(current_table.metadata_location) + 1
+        places = load_location_provider(metadata.location, metadata.properties)
+        location = places.new_table_metadata_file_location(version)
+        io = self._load_file_io(properties=metadata.properties, location=location)
+        return StagedTable(
+            identifier=table_identifier, metadata=metadata, metadata_location=location, io=io, catalog=self
+        )
+
+
 # Whatever names a REST catalog, our setting or PyIceberg's own configuration.
 AVAILABLE_CATALOGS[CatalogType.REST] = lambda name, properties: LimitedRestCatalog(name, **properties)
+AVAILABLE_CATALOGS[CatalogType.SQL] = lambda name, properties: SharingSqlCatalog(name, **properties)

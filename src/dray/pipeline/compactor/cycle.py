@@ -189,12 +189,8 @@ class Compactor:
             for one in numbered:
                 await self._give_up(one.task, one.due.topic, str(error))
             return
-        written = []
-        for one in numbered:
-            task = await self._name_files(one, outcomes)
-            if task is not None:
-                written.append(task)
-        await self._into_tables(written)
+        named = await asyncio.gather(*(self._name_files(one, outcomes) for one in numbered))
+        await self._into_tables(task for task in named if task is not None)
 
     async def _plan(self, due: DueStream, task: Task) -> _Planned:
         replica = self._saga.replica(due.stream)
@@ -330,17 +326,19 @@ class Compactor:
             return
         if committed.foreign:
             logger().warning(telemetry.FOREIGN, topic=topic.name, snapshots=committed.foreign)
-        for one in waiting:
-            overtaken = committed.overtaken.get(one.partition)
-            if overtaken is not None and not one.task.rewrite:
-                self._tell_failure(topic.name, str(overtaken))
-                continue
-            try:
-                task = await self._saga.committed(one.task, str(committed.snapshot_id))
-            except DrayError as error:
-                self._tell_failure(topic.name, str(error))
-                continue
-            await self._to_the_end(task)
+        await asyncio.gather(*(self._committed(one, topic.name, committed) for one in waiting))
+
+    async def _committed(self, one: TaskFiles, topic: str, committed: ChangeDone) -> None:
+        overtaken = committed.overtaken.get(one.partition)
+        if overtaken is not None and not one.task.rewrite:
+            self._tell_failure(topic, str(overtaken))
+            return
+        try:
+            task = await self._saga.committed(one.task, str(committed.snapshot_id))
+        except DrayError as error:
+            self._tell_failure(topic, str(error))
+            return
+        await self._to_the_end(task)
 
     async def _commit_or_mend(self, topic: TableOwner, change: TableChange) -> ChangeDone:
         """A table that has rows from files which the log does not know is made to show what it knows, once."""

@@ -16,6 +16,7 @@ from dray.pipeline.session import build_session, end_session
 from dray.telemetry import logger
 
 CONFIG: Final = {"spark.driver.memory": "512m", "spark.log.level": "ERROR", "spark.sql.shuffle.partitions": "16"}
+UNSEEN_CORES: Final = 2
 T = TypeVar("T")
 _SECOND_NS: Final = 1_000_000_000
 
@@ -40,8 +41,14 @@ class SparkJobs:
         Raises:
             JobFailed: and what Spark said.
         """
-        tasks = pack(jobs, cores_of(self._master, {}) or 2)
-        return self.use(lambda session: run_job(session, self.address, tasks))
+        return self.use(lambda session: run_job(session, self.address, pack(jobs, self._cores(session))))
+
+    def _cores(self, session: SparkSession) -> int:
+        """The tasks that run at a time: a cluster tells the cores of its executors, a client does not see them."""
+        told = cores_of(self._master, {})
+        if told is None:
+            told = UNSEEN_CORES if self._master.startswith(SCHEME) else session.sparkContext.defaultParallelism
+        return told
 
     def use(self, work: Callable[[SparkSession], T]) -> T:
         """Do something with the session, which is started for it if need be.
