@@ -15,15 +15,17 @@ Invariants
          the newest entry that it saw applied was sent, stops serving (Q5).
     RP6  A tool expires nobody: it does not know the ttl that the brokers were
          configured with.
+    DL3  Nothing is told from a domain that is not loaded: whoever looks at its
+         state is told so, and whoever waits for it waits until it is loaded.
     RP11  Nobody waits for ever for a fold that stands still or lags: what was
           sent stays unknown in time, a sync fails, and the follower is
           connected anew.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Final, NoReturn, cast
 
 from dray.clock import Clock
 from dray.errors import DrayError, Unavailable
@@ -42,7 +44,7 @@ from dray.replica.barrier import Barrier as AppliedBarrier
 from dray.replica.barrier import SharedTail
 from dray.replica.checkpoints import CheckpointStore, newest_machine
 from dray.replica.digests import Digests
-from dray.replica.errors import Behind, Diverged, NotServing, Stopped, TooNew
+from dray.replica.errors import Behind, Diverged, NotLoaded, NotServing, Stopped, TooNew
 from dray.replica.expiry import Observer
 from dray.replica.foretelling import Foretelling
 from dray.replica.leaving import leave
@@ -58,6 +60,16 @@ STALLS_IN_A_TTL: Final = 6
 
 ENTRY_COST_BYTES: Final = 400
 """What folding an entry costs besides its bytes, in bytes of a long one: many small ones make a slow start too."""
+
+
+class _Absent:
+    """Stands where the state of a domain was: there is nothing to look at (DL3)."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise NotLoaded("the domain is not loaded here at the moment")
+
+
+ABSENT: Final = cast(Machine, _Absent())
 
 
 class Replica:
@@ -115,6 +127,8 @@ class Replica:
         """What its entries name: an entry of many costs more to fold than its bytes tell."""
         self._failure: DrayError | None = None
         self._stopping = False
+        self.load: Callable[[], Awaitable[None]] | None = None
+        """Set while the domain is not loaded, or about to go: returns when it is (DL3)."""
         self.failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
         """Resolves when the replica has stopped for good: the process must end."""
         self._digests.remember(machine.position, machine.digest)
@@ -131,6 +145,8 @@ class Replica:
             Unavailable (Busy, Stopped, NotServing ...): nothing happened.
             CommitUnknown: it may have happened; repeat with the same identity.
         """
+        if self.load is not None:
+            await self.load()
         self._check_running()
         return await self._proposals.add(commands, self.machine.version, send_by_ns=send_by_ns)
 
@@ -144,6 +160,8 @@ class Replica:
         Raises:
             Unavailable (Behind, Stopped ...): the newest truth is not known here in time.
         """
+        if self.load is not None:
+            await self.load()
         tail = await self._newest()
         if tail > self.machine.position:
             await self._until_applied(tail)
@@ -218,6 +236,31 @@ class Replica:
         return self._log
 
     # -- life --------------------------------------------------------------
+
+    def begin(self, machine: Machine) -> None:
+        """Stand on this state, in place of none; `running` comes next."""
+        self.machine = machine
+        self._start_from(machine)
+        self._moved.clear()
+        self._stopping = False
+
+    def end(self) -> Machine:
+        """Nothing runs any more, and there is no state to look at from now on (DL3); the one that there was."""
+        left, self.machine = self.machine, ABSENT
+        self._writer.forget()
+        self._digests.clear()
+        self._observer.clear()
+        return left
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether there is a state to look at, and it stays for now."""
+        return self.load is None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits for the log, or for what it will show, but the keepers of this process."""
+        return self._proposals.is_empty and self._writer.is_idle and self._barrier.is_empty
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Replica"]:
@@ -396,16 +439,19 @@ class Replica:
                 read=self.machine.position,
             )
         left, self.machine = self.machine, machine
-        self.bytes_since_checkpoint = self.bodies_since_checkpoint = self.rows_since_checkpoint = 0
-        self._digests.clear()
-        self._digests.remember(machine.position, machine.digest)
-        self._observer.clear()
-        self._observe_all()
+        self._start_from(machine)
         self._writer.jumped()
         self._wakeups.wake_all()
         self._barrier.reached(machine.position)
         logger().warning(telemetry.JUMPED, position=machine.position)
         await leave(left)
+
+    def _start_from(self, machine: Machine) -> None:
+        self.bytes_since_checkpoint = self.bodies_since_checkpoint = self.rows_since_checkpoint = 0
+        self._digests.clear()
+        self._digests.remember(machine.position, machine.digest)
+        self._observer.clear()
+        self._observe_all()
 
     def due_for_expiry(self) -> Sequence[tuple[SessionId, int]]:
         """Sessions that this replica may propose to expire (Q5); an older broker that is heard goes first."""

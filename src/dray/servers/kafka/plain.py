@@ -77,6 +77,8 @@ class Plain:
             topic = named(row[0], services)
             if topic is None or not 0 <= row[1] < topic.visible:
                 return None
+            if not services.domains.has(topic.streams[row[1]]):
+                return None
             if view is not None and view.leader(topic.streams[row[1]]) != services.routing.broker_id:
                 return None
             batch = take_row(topic, frame, row, now_ms)
