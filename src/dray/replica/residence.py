@@ -183,12 +183,17 @@ class Residence:
             return
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         slot.waiting.append(answer)
+        slot.users += 1  # until this very task goes on: it may be dropped in the turn in which it came
         self._asked.set()
         try:
             async with asyncio.timeout(self._wait_s):
                 await answer
         except TimeoutError:
             raise NotLoaded("the domain is being loaded: try again", domain=domain) from None
+        finally:
+            slot.users -= 1
+            if answer in slot.waiting:
+                slot.waiting.remove(answer)  # nobody waits any more
 
     def welcome(self, guest: Guest) -> None:
         self._guests.append(guest)
