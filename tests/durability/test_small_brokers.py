@@ -50,7 +50,7 @@ def until(condition, what: str) -> None:
     end = time.monotonic() + LIMIT_S
     while not condition():
         assert time.monotonic() < end, what
-        time.sleep(0.1)
+        time.sleep(0.1)  # between two looks at another process
 
 
 def send(producer: Producer, first: int) -> set[bytes]:

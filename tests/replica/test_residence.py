@@ -20,7 +20,7 @@ from dray.replica.domains import SomeDomains
 from dray.replica.errors import NotLoaded
 from dray.replica.opening import catch_up
 from dray.replica.replica import Replica
-from dray.replica.residence import Residence, Slot, one_request
+from dray.replica.residence import DomainSlot, Residence, one_request
 from tests.replica.domain import new_log, replica_on, running
 
 CLOCK = SystemClock()
@@ -37,7 +37,7 @@ class Home:
     broken: list[Exception] = field(default_factory=list)
 
     @property
-    def slot(self) -> Slot:
+    def slot(self) -> DomainSlot:
         return self.residence.slots[1]
 
     async def step(self, led: frozenset[int] | None = NOTHING) -> None:
@@ -65,7 +65,7 @@ async def home(idle_s: float = 0.0, wait_s: float = 5.0) -> AsyncIterator[Home]:
 
     for domain, log in enumerate(logs):
         replica = replica_on(log)
-        slot = residence.slots[domain] = Slot(domain, replica, partial(bring, replica, log), CLOCK)
+        slot = residence.slots[domain] = DomainSlot(domain, replica, partial(bring, replica, log), CLOCK)
         await residence.load(slot)
     try:
         yield Home(residence, SomeDomains(residence), logs, broken)

@@ -43,7 +43,7 @@ from dray.replica.domains import CATALOG_DOMAIN, Domains, SomeDomains
 from dray.replica.fold import Folder
 from dray.replica.opening import catch_up
 from dray.replica.replica import Replica
-from dray.replica.residence import Residence, Slot
+from dray.replica.residence import DomainSlot, Residence
 from dray.replica.session import Identity, StoreDate
 from dray.replica.writer import Timing
 from dray.tasks.watch import Watch
@@ -191,7 +191,7 @@ async def run_metadata(
             replica = _replica(part, session, effects, options.timing)
             pass_on(replica.failed, failed)
             bring = partial(_bring, part, replica, identity, effects, options, watch, making)
-            slot = residence.slots[part.domain] = Slot(part.domain, replica, bring, effects.clock)
+            slot = residence.slots[part.domain] = DomainSlot(part.domain, replica, bring, effects.clock)
             await residence.load(slot)
             if part.domain == CATALOG_DOMAIN:
                 check_whole(replica.machine, [part.domain for part in parts])

@@ -75,7 +75,7 @@ Works = Callable[[int], Iterable[Coroutine[None, None, None]]]
 """What is done for a domain for as long as it is loaded."""
 
 
-class Slot:
+class DomainSlot:
     """One domain of a process."""
 
     __slots__ = ("bring", "clock", "domain", "generation", "replica", "stack", "stage", "used_ns", "users", "waiting")
@@ -115,10 +115,10 @@ class _Request:
     __slots__ = ("over", "slots")
 
     def __init__(self) -> None:
-        self.slots: dict[Slot, None] = {}
+        self.slots: dict[DomainSlot, None] = {}
         self.over = False
 
-    def hold(self, slot: Slot) -> None:
+    def hold(self, slot: DomainSlot) -> None:
         if not self.over and slot not in self.slots:
             self.slots[slot] = None
             slot.users += 1
@@ -147,7 +147,7 @@ class Residence:
 
     def __init__(self, clock: Clock, *, budget: int, idle_s: float, wait_s: float) -> None:
         """`budget`: so many domains, the catalog not counted, may be loaded though nobody uses them; 0: all."""
-        self.slots: dict[int, Slot] = {}
+        self.slots: dict[int, DomainSlot] = {}
         self.budget = budget
         self._clock = clock
         self._idle_ns = int(idle_s * 1e9)
@@ -164,7 +164,7 @@ class Residence:
 
     # -- what requests and services say -------------------------------------
 
-    def touch(self, slot: Slot) -> None:
+    def touch(self, slot: DomainSlot) -> None:
         """Somebody is about to look at a domain."""
         request = _REQUEST.get()
         if request is not None:
@@ -230,7 +230,7 @@ class Residence:
         while not self._asked.is_set() and (slot_to_go := self._ripe(led())) is not None:
             await self.drop(slot_to_go)
 
-    async def load(self, slot: Slot) -> None:
+    async def load(self, slot: DomainSlot) -> None:
         """Load a domain, whoever wants it; raises what hindered it."""
         slot.stage = Stage.LOADING
         slot.replica.load = partial(self.ready, slot.domain)
@@ -250,7 +250,7 @@ class Residence:
         self._count()
         slot.answer()
 
-    async def _try_load(self, slot: Slot) -> None:
+    async def _try_load(self, slot: DomainSlot) -> None:
         try:
             await self.load(slot)
         except (Unavailable, Unknown) as error:
@@ -262,7 +262,7 @@ class Residence:
             telemetry.LOADS.inc()
             logger().info(telemetry.DOMAIN_LOADED, domain=slot.domain, position=slot.replica.machine.position)
 
-    def _ripe(self, led: frozenset[int] | None) -> Slot | None:
+    def _ripe(self, led: frozenset[int] | None) -> DomainSlot | None:
         """The domain that was not used for longest, if one is to go."""
         if led is None or not self.budget:
             return None
@@ -274,7 +274,7 @@ class Residence:
                 return slot
         return None
 
-    def may_go(self, slot: Slot, led: frozenset[int]) -> bool:
+    def may_go(self, slot: DomainSlot, led: frozenset[int]) -> bool:
         """DL2, but for how long it was not used."""
         return (
             slot.domain not in led  # DL1
@@ -284,7 +284,7 @@ class Residence:
             and not any(guest.is_busy(slot.domain) for guest in self._guests)
         )
 
-    async def drop(self, slot: Slot) -> None:
+    async def drop(self, slot: DomainSlot) -> None:
         """Let a domain go (DL2 was looked at)."""
         replica, stack = slot.replica, slot.stack
         assert stack is not None, "what is loaded has a stack"

@@ -1,11 +1,11 @@
 """Mistakes about domains that come and go."""
 
 from dray.replica.replica import Replica
-from dray.replica.residence import Residence, Slot
+from dray.replica.residence import DomainSlot, Residence
 from dray.routing.service import Routing
 
 
-def goes_while_used(self: Residence, slot: Slot, led: frozenset[int]) -> bool:
+def goes_while_used(self: Residence, slot: DomainSlot, led: frozenset[int]) -> bool:
     """Whoever looks at a domain will notice that it went."""
     return slot.domain not in led and not slot.waiting
 

@@ -30,7 +30,7 @@ from dray.replica.errors import NotLoaded
 from dray.replica.fold import InlineFolder
 from dray.replica.opening import catch_up
 from dray.replica.replica import Replica
-from dray.replica.residence import Residence, Slot, Stage
+from dray.replica.residence import DomainSlot, Residence, Stage
 from dray.routing.service import Routing
 from dray.sim.brokers import Broker, Cluster, StrictWatch
 from dray.sim.nemesis import Nemesis, crash, half_open, partition, pause, rough_weather
@@ -71,7 +71,7 @@ class SmallBrokers(Cluster):
                 log = await self.opened(process, domain)
                 replica = self.replica(process, log, Machine(), domain=domain)
                 bring = partial(self._bring, process, domain, log, replica)
-                slot = residence.slots[domain] = Slot(domain, replica, bring, process.clock)
+                slot = residence.slots[domain] = DomainSlot(domain, replica, bring, process.clock)
                 await residence.load(slot)
             broker = await stack.enter_async_context(self.serving(process, residence.replicas))
             watch = broker.services.plane.watch
