@@ -26,12 +26,15 @@ Invariants
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from dray.machine.brokers import Broker
 from dray.machine.names import StreamId
 from dray.replica.domains import Domains
 from dray.routing.leaders import bounded_leaders, rank
 from dray.routing.view import Node, RoutingView, group_key
+
+MOST_RECKONED: Final = 64
 
 
 class Routing:
@@ -47,6 +50,7 @@ class Routing:
         self._catalog = domains.catalog
         self._own: Broker | None = None
         """This very broker as it was registered last."""
+        self._reckoned: dict[tuple[range, tuple[int, ...]], dict[int, int]] = {}
         self._heard = _Views()
         self._live = _Views()
         self._numbers = self._changes = 0
@@ -109,9 +113,18 @@ class Routing:
                 for zone in ("", own.zone):
                     groups.add(tuple(_nodes((b for b in brokers.values() if not zone or b.zone == zone), entry.name)))
             for numbers in groups:
-                leaders = bounded_leaders(domains, numbers)
+                leaders = self._leaders(domains, numbers)
                 found.update(domain for domain, leader in leaders.items() if leader == own.broker_id)
         return frozenset(found)
+
+    def _leaders(self, domains: range, brokers: tuple[int, ...]) -> Mapping[int, int]:
+        """Asked for each group: it is reckoned once for each set of brokers."""
+        known = self._reckoned.get((domains, brokers))
+        if known is None:
+            if len(self._reckoned) >= MOST_RECKONED:
+                self._reckoned.clear()
+            known = self._reckoned[domains, brokers] = bounded_leaders(domains, brokers)
+        return known
 
     def _keeper(self, group: str) -> int:
         assert self._keeps is not None
@@ -150,7 +163,7 @@ class Routing:
         brokers = tuple(self._brokers())
         if self._keeps is None:
             return rank(group_key(group), brokers, self.broker_id)
-        leader = bounded_leaders(self._catalog.machine.head.data_domains, brokers).get(self._keeper(group), -1)
+        leader = self._leaders(self._catalog.machine.head.data_domains, brokers).get(self._keeper(group), -1)
         if leader == self.broker_id:
             return 0  # RG7
         return 1 + rank(group_key(group), [one for one in brokers if one != leader], self.broker_id)
