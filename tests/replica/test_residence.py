@@ -35,6 +35,8 @@ class Home:
     domains: SomeDomains
     logs: list[MemoryLog]
     broken: list[Exception] = field(default_factory=list)
+    brought: asyncio.Event = field(default_factory=asyncio.Event)
+    """Cleared: a load has its state and goes no further."""
 
     @property
     def slot(self) -> DomainSlot:
@@ -43,23 +45,20 @@ class Home:
     async def step(self, led: frozenset[int] | None = NOTHING) -> None:
         await self.residence.step(lambda: led)
 
-    def sessions(self) -> int:
-        machine = Machine()
-        for position, entry in enumerate(self.logs[1].entries, 1):
-            machine.apply(position, entry)
-        return len(machine.sessions.live)
-
 
 @asynccontextmanager
 async def home(idle_s: float = 0.0, wait_s: float = 5.0) -> AsyncIterator[Home]:
     logs = [await new_log(), await new_log()]
     residence = Residence(CLOCK, budget=1, idle_s=idle_s, wait_s=wait_s)
     broken: list[Exception] = []
+    brought = asyncio.Event()
+    brought.set()
 
     async def bring(replica: Replica, log: MemoryLog, stack: AsyncExitStack) -> None:
         if broken:
             raise broken.pop()
         replica.begin(Machine())
+        await brought.wait()
         await catch_up(replica, log, CLOCK.boot_ns)
         await stack.enter_async_context(replica.running())
 
@@ -68,7 +67,7 @@ async def home(idle_s: float = 0.0, wait_s: float = 5.0) -> AsyncIterator[Home]:
         slot = residence.slots[domain] = DomainSlot(domain, replica, partial(bring, replica, log), CLOCK)
         await residence.load(slot)
     try:
-        yield Home(residence, SomeDomains(residence), logs, broken)
+        yield Home(residence, SomeDomains(residence), logs, broken, brought)
     finally:
         await residence.close()
 
@@ -106,6 +105,21 @@ async def test_nothing_is_told_from_a_domain_that_went_and_who_waits_for_it_has_
             await replica.sync()
             assert replica.machine.position > position
             looking.cancel()
+
+
+async def test_a_state_is_shown_when_it_is_as_new_as_the_log_and_not_before() -> None:
+    """DL3: who synced before a domain went, and looks after it came back, must not see less."""
+    async with home() as here:
+        replica = here.domains[1]
+        await here.step()
+        here.brought.clear()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(here.step(frozenset({1})))
+            await asyncio.sleep(0)
+            with pytest.raises(NotLoaded):
+                _ = replica.machine.position
+            here.brought.set()
+        assert replica.machine.position > 0
 
 
 async def test_what_is_led_or_used_or_waited_for_stays() -> None:
