@@ -73,11 +73,21 @@ def waiting_test(path: PurePosixPath, lines: Sequence[str]) -> Iterator[Finding]
                 yield found
 
 
+def unmarked_peer(path: PurePosixPath, lines: Sequence[str]) -> Iterator[Finding]:
+    """`make test` has only what comes from PyPI; what stands among the peers needs more."""
+    if (
+        path.parts[:2] == ("tests", "peers")
+        and path.match("test_*.py")
+        and not any("mark.peers" in line for line in lines)
+    ):
+        yield _at(path, 1, "a test of peers that says so nowhere: pytestmark = pytest.mark.peers")
+
+
 def unowned_work(path: PurePosixPath, lines: Sequence[str]) -> Iterator[Finding]:
     yield from _matching(path, lines, UNOWNED, "work that nobody owns: do it, or write TODO(#number)")
 
 
-RULES: Final[tuple[Rule, ...]] = (too_long, empty_name, foreign_place, waiting_test, unowned_work)
+RULES: Final[tuple[Rule, ...]] = (too_long, empty_name, foreign_place, waiting_test, unmarked_peer, unowned_work)
 
 
 def check(root: Path) -> list[Finding]:

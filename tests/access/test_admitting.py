@@ -192,6 +192,7 @@ async def test_where_nothing_can_be_judged_nothing_is_called_wrong(monkeypatch):
             await broker.admit(text)
 
 
+@pytest.mark.slow
 async def test_too_many_at_once_wait_no_longer_than_they_must(monkeypatch):
     """AC9: a queue has an end"""
     monkeypatch.setattr(verifying, "MOST_WAITING", 3)

@@ -112,6 +112,7 @@ def test_a_role_decides_what_a_key_may_do(dray):
         assert api.post("/topics/orders/records", json={"records": [{"value": "eA=="}]}).status_code == 403
 
 
+@pytest.mark.slow
 def test_keys_over_grpc_are_made_listed_by_pages_and_revoked_when_asked_twice(dray):
     """D-212, D-253, A-29, A-33"""
     first = rpc(dray, "Keys", "CreateKey", pb.CreateKeyReq(name="ops"), pb.CreateKeyResp)
@@ -142,6 +143,7 @@ def test_keys_over_grpc_are_made_listed_by_pages_and_revoked_when_asked_twice(dr
     )
 
 
+@pytest.mark.slow
 def test_keys_over_http_are_revoked_when_asked_twice(dray):
     """D-212"""
     with http(dray) as nobody:
@@ -176,6 +178,7 @@ async def to_its_end(stream) -> None:
             assert not got.items
 
 
+@pytest.mark.slow
 async def test_a_stream_ends_within_seconds_of_its_key_and_others_go_on(dray):
     """AK2, AC5, D-253: open streams too"""
     with http(dray) as nobody:
@@ -219,6 +222,7 @@ def revoke(api: httpx.Client, key_id: str) -> None:
     assert api.delete(f"/keys/{key_id}", params={"confirmation": token, "force": "true"}).status_code == 204
 
 
+@pytest.mark.slow
 def test_a_stream_of_lines_ends_with_its_key_and_what_it_was_not_sent_is_for_others(dray):
     """HX2, HX4, AK2, AC5, D-253"""
     with http(dray) as nobody:
@@ -241,6 +245,7 @@ def test_a_stream_of_lines_ends_with_its_key_and_what_it_was_not_sent_is_for_oth
             assert next(line for line in held if "message_id" in line)["payload_json"] == 2, "others go on"
 
 
+@pytest.mark.slow
 def test_a_stream_that_nobody_reads_ends_with_its_key_too(dray):
     """HX2, HX4: what it could not be sent is ready again"""
     with http(dray) as nobody:
@@ -285,6 +290,7 @@ async def test_the_sdk_shows_its_key_and_is_told_when_it_is_wrong(dray):
             assert "key" in str(refusal.value)
 
 
+@pytest.mark.slow
 def test_everything_that_administrators_did_is_in_the_audit_file_and_no_secret_is_anywhere(tmp_path, capfd):
     """AC7, AC12, AK1, D-256, D-257: who, what, when, result, under which request; and a look at every byte"""
     data, disk = tmp_path / "data", LocalDisk()
@@ -328,6 +334,7 @@ def test_everything_that_administrators_did_is_in_the_audit_file_and_no_secret_i
     assert all(request.encode() in log for request in requests), "the log is the second witness"
 
 
+@pytest.mark.slow
 def test_an_audit_file_that_cannot_be_written_makes_the_broker_unready_and_consumers_go_on(tmp_path):
     """AU2: the deed is told, the next one is refused, nobody else notices, and it heals by itself"""
     data = tmp_path / "data"
@@ -413,6 +420,7 @@ def test_every_call_of_both_doors_needs_a_key_and_its_right(dray):
     assert asked > 25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocking", [False, True], ids=["asyncio", "blocking"])
 def test_the_client_makes_lists_and_revokes_keys(dray, blocking):
     """D-250, D-257, AC7: the secret is told once, works at once, and does not show itself"""

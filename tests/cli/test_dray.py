@@ -28,6 +28,7 @@ def told(*argv: str, **variables: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("argv", "also"),
     [(["--help"], ("dray.kafka_client", "confluent_kafka")), (["topics", "list"], ("confluent_kafka",))],

@@ -13,6 +13,7 @@ def bootstrap():
         yield running.bootstrap
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_is_listed_described_moved_and_deleted(bootstrap, capsys, protocol):
     tell_a_group(bootstrap, capsys, protocol)

@@ -42,6 +42,7 @@ def drayd(capsys):
     return do
 
 
+@pytest.mark.slow
 def test_a_key_is_made_listed_and_revoked_and_its_secret_is_shown_once(directory, drayd):
     """D-250, D-253, D-257, D-311"""
     made = json.loads(drayd("admin", "key", "create", directory, "--name", "ops", "--format", "json"))
@@ -64,6 +65,7 @@ def test_a_key_is_made_listed_and_revoked_and_its_secret_is_shown_once(directory
     assert "argon2" not in views
 
 
+@pytest.mark.slow
 def test_what_was_done_is_in_the_audit_file_and_a_changed_line_is_found(directory, drayd):
     """AU1, AC12, D-256"""
     key_id = json.loads(drayd("admin", "key", "create", directory, "--format", "json"))["id"]

@@ -32,6 +32,7 @@ def test_lines_go_in_and_come_out(shop, topic):
     assert shop("consume", topic).out == b"one\n\ntwo\r\nno end\n"
 
 
+@pytest.mark.slow
 def test_keys_headers_and_tombstones_have_their_text(shop, topic):
     arguments = ("-K", r"\t", "--null", "NULL", "-H", "source=shop", "-H", "empty=", "-H", "none")
     assert shop("produce", topic, *arguments, stdin=b"a\t1\n\tempty key\nNULL\tno key\nb\tNULL\nc\t\n").code == 0
@@ -44,12 +45,14 @@ def test_keys_headers_and_tombstones_have_their_text(shop, topic):
     assert shop("consume", topic, "-K", "=", "--null", "~").out == b"a=1\n=empty key\n~=no key\nb=~\nc=\n"
 
 
+@pytest.mark.slow
 def test_one_key_for_all_and_a_key_of_its_own_exclude_each_other(shop, topic):
     assert shop("produce", topic, "-k", "k", stdin=b"1\n2\n").code == 0
     assert {one["key"] for one in shop.read(topic)} == {"k"}
     assert shop("produce", topic, "-k", "k", "-K", ":", stdin=b"").code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["base64", "hex"])
 def test_binary_values_go_through_text(shop, topic, encoding):
     content = bytes(range(256))
@@ -61,12 +64,14 @@ def test_binary_values_go_through_text(shop, topic, encoding):
     assert base64.b64decode(told["value"]["base64"]) == content
 
 
+@pytest.mark.slow
 def test_the_whole_input_is_one_record(shop, topic):
     content = os.urandom(500_000)
     assert shop("produce", topic, "--whole", stdin=content).code == 0
     assert shop("consume", topic).out == content + b"\n"
 
 
+@pytest.mark.slow
 def test_a_key_goes_where_other_clients_send_it(shop):
     """By murmur2, as Kafka's own client and those that follow it."""
     keys = [f"key {number}" for number in range(50)]
@@ -87,6 +92,7 @@ def test_a_record_that_is_too_large_is_told_with_its_number_and_ends_the_command
     assert told.json["error"]["kind"] == "invalid"
 
 
+@pytest.mark.slow
 def test_a_line_that_is_no_record_ends_the_command_or_is_passed_over(shop, topic):
     """CL1"""
     given = b'{"value":"1"}\nnonsense\n{"value":"3"}\n'
@@ -107,6 +113,7 @@ def test_all_failures_are_counted_and_some_are_shown(shop, topic):
     assert (told.json["taken"], told.json["failed"], len(told.json["failures"])) == (1000, 1000, 10)
 
 
+@pytest.mark.slow
 def test_a_topic_or_a_partition_that_is_not_there_is_told_before_anything_is_read(shop, topic):
     assert shop.refused("produce", "nowhere", stdin=b"x\n")["kind"] == "not_found"
     assert shop.refused("produce", topic, "-p", 7, stdin=b"x\n")["message"].startswith(
@@ -117,6 +124,7 @@ def test_a_topic_or_a_partition_that_is_not_there_is_told_before_anything_is_rea
     assert shop.good("produce", "made-on-the-way", "--create", stdin=b"x\n")["stored"] == 1
 
 
+@pytest.mark.slow
 def test_a_partition_that_json_names_is_used_unless_it_should_not_be(shop):
     shop.good("topics", "create", "numbered", "-p", 3)
     record = {"value": "v", "partition": 2, "offset": 9, "topic": "other", "timestamp": 1_700_000_000_000}
@@ -128,6 +136,7 @@ def test_a_partition_that_json_names_is_used_unless_it_should_not_be(shop):
     assert shop("produce", "numbered", "-i", "json", stdin=lines({"value": "v", "partition": 3})).code == 1
 
 
+@pytest.mark.slow
 def test_several_topics_are_read_together(shop):
     for name in ("left", "right"):
         shop.good("topics", "create", name, "-p", 1)
@@ -135,6 +144,7 @@ def test_several_topics_are_read_together(shop):
     assert sorted(one["topic"] for one in shop.read("left", "right", "left")) == ["left", "right"]
 
 
+@pytest.mark.slow
 def test_rows_of_tsv_keep_their_columns(shop, topic):
     record = {"key": "a\tb", "value": "c\nd\\", "headers": [{"key": "h", "value": None}]}
     shop.good("produce", topic, "-i", "json", stdin=lines(record))
@@ -154,6 +164,7 @@ def test_what_does_not_go_together_is_wrong_usage(shop, arguments):
     assert shop("consume", "t", *arguments).code == 2
 
 
+@pytest.mark.slow
 def test_a_member_that_others_leave_nothing_to_ends(shop, topic):
     """Of a topic with one partition, in a group that has read it."""
     shop.good("produce", topic, stdin=b"1\n2\n")

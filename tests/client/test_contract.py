@@ -296,6 +296,7 @@ async def test_heaps_are_made_listed_altered_purged_and_deleted(client: Client, 
             await call
 
 
+@pytest.mark.slow
 async def test_a_full_heap_says_so_and_takes_again_when_there_is_room(client: Client, name: str):
     """D-225, D-283, L11"""
     await client.make_heap(name, max_messages=1)

@@ -73,6 +73,7 @@ async def test_an_enqueue_whose_answer_got_lost_is_sent_again_as_the_same_messag
         assert (await dray.client.heap("jobs").stats()).ready == 50
 
 
+@pytest.mark.slow
 async def test_when_no_answer_comes_in_time_nobody_claims_to_know():
     """E1, D-241: CE1"""
     async with heaps() as dray:
@@ -145,6 +146,7 @@ async def test_a_lease_that_ended_is_never_told_as_success():
             await again.ack()
 
 
+@pytest.mark.slow
 async def test_a_handler_that_blocks_the_loop_keeps_its_lease_and_one_that_lost_it_is_told():
     """D-235, D-236: SR1, SR2"""
     with broker() as dray:

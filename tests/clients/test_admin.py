@@ -67,6 +67,7 @@ def test_kafka_python_makes_and_deletes_topics(bootstrap: str, name: str) -> Non
         admin.close()
 
 
+@pytest.mark.slow
 def test_committed_offsets_of_assigned_consumers_are_kept(bootstrap: str, name: str) -> None:
     """R-186, R-187: by librdkafka, without joining a group; read by kafka-python."""
     confluent_write(bootstrap, name, RECORDS)

@@ -5,6 +5,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from dray.testing import broker
 from tests.clients.forms import COUNT, offer_all
 
@@ -25,6 +27,7 @@ consumer.close()
 """
 
 
+@pytest.mark.slow
 async def test_librdkafka_reads_every_form_that_is_taken() -> None:
     """K-022: in a process of its own, for there are forms that abort it."""
     with broker(topics__auto_create="false") as dray:

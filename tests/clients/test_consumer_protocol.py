@@ -114,6 +114,7 @@ def test_one_member_reads_everything_and_goes_on_where_it_was(bootstrap: str, na
     second.consumer.close()
 
 
+@pytest.mark.slow
 def test_members_come_and_go_and_each_record_is_read_by_one(bootstrap: str, name: str) -> None:
     """R-179, R-184."""
     produce(bootstrap, name, 6)
@@ -168,6 +169,7 @@ def test_a_member_that_is_killed_is_missed_and_replaced(bootstrap: str, name: st
     other.consumer.close()
 
 
+@pytest.mark.slow
 def test_a_static_member_is_restarted_and_nobody_notices(bootstrap: str, name: str) -> None:
     produce(bootstrap, name, 6)
     other = Reader(bootstrap, name, [name])
@@ -183,6 +185,7 @@ def test_a_static_member_is_restarted_and_nobody_notices(bootstrap: str, name: s
     other.consumer.close()
 
 
+@pytest.mark.slow
 def test_a_pattern_follows_topics_that_are_made_later(bootstrap: str, name: str) -> None:
     """R-183."""
     admin = AdminClient({"bootstrap.servers": bootstrap})

@@ -23,6 +23,7 @@ def bootstrap(directory: Path) -> Iterator[str]:
         yield running.bootstrap
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writer", [CONFLUENT, AIOKAFKA], ids=ids)
 def test_everyone_reads_from_files_what_one_client_wrote(directory: Path, bootstrap: str, writer: Kind) -> None:
     """R-123, R-124, R-133, R-150: nulls, empties, doubled headers, times that run back; from any offset."""

@@ -51,6 +51,7 @@ def test_members_come_go_and_die_and_every_record_is_read(bootstrap: str, name: 
     assert committed(bootstrap, name, name) == [3 * EACH] * PARTITIONS
 
 
+@pytest.mark.slow
 def test_members_of_two_libraries_share_one_group(bootstrap: str, name: str) -> None:
     """R-173, R-177: they have one protocol in common."""
     make_topic(bootstrap, name, PARTITIONS)
@@ -64,6 +65,7 @@ def test_members_of_two_libraries_share_one_group(bootstrap: str, name: str) -> 
             member.kill()
 
 
+@pytest.mark.slow
 def test_an_administrator_sees_a_group_and_deletes_it_when_it_is_empty(bootstrap: str, name: str) -> None:
     """R-178"""
     admin = AdminClient({"bootstrap.servers": bootstrap})

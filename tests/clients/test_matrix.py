@@ -25,6 +25,7 @@ def ids(kind: Kind) -> str:
     return kind.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("writer", KINDS, ids=ids)
 def test_everyone_reads_what_one_client_wrote(bootstrap: str, name: str, writer: Kind, codec: str) -> None:
@@ -37,6 +38,7 @@ def test_everyone_reads_what_one_client_wrote(bootstrap: str, name: str, writer:
         assert [one.record for one in found] == sent, reader.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writer", KINDS, ids=ids)
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_the_smallest_and_the_largest_record_pass(bootstrap: str, name: str, writer: Kind, codec: str) -> None:
@@ -48,6 +50,7 @@ def test_the_smallest_and_the_largest_record_pass(bootstrap: str, name: str, wri
         assert [one.record.value for one in found] == [one.value for one in sent], reader.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=ids)
 def test_a_consumer_seeks_by_offset_and_by_time(bootstrap: str, name: str, kind: Kind) -> None:
     """R-133: the record's own time decides, also where times run back."""
@@ -58,6 +61,7 @@ def test_a_consumer_seeks_by_offset_and_by_time(bootstrap: str, name: str, kind:
         assert kind.at(bootstrap, name, AT_MS + at) == offset, at
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "idempotent"),
     [(KINDS[0], {"enable.idempotence": True}), (KINDS[1], {"enable_idempotence": True}), (KINDS[2], {})],

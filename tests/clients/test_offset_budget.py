@@ -1,11 +1,13 @@
 """Committed offsets beyond their budget, as a client meets it."""
 
 import confluent_kafka
+import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from dray.testing import broker
 
 
+@pytest.mark.slow
 def test_a_client_is_told_at_once_that_its_new_offset_is_not_kept(tmp_path) -> None:
     """RT21: it is an error of the commit, and not one that a client retries for ever; known groups go on."""
     with broker(tmp_path, wal__index_budget="40KB") as running:

@@ -56,6 +56,7 @@ def test_the_same_consumers_go_on_after_their_broker_was_killed(tmp_path: Path) 
                 assert again.read() == (2, b"2"), kind
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_consumer_reads_a_topic_that_was_made_again_from_its_start(strict: str, kind: str) -> None:
     """R-126, R-193: nothing of the old one, and the group begins anew too."""
@@ -74,6 +75,7 @@ def test_the_same_consumer_reads_a_topic_that_was_made_again_from_its_start(stri
         assert fresh.read() == (0, b"new 0")
 
 
+@pytest.mark.slow
 def test_the_same_topic_is_made_and_deleted_many_times(strict: str) -> None:
     """R-193: each has offsets of its own from 0, and only its own records."""
     for turn in range(10):

@@ -212,6 +212,7 @@ def test_a_wrong_value_is_refused_with_key_value_origin_and_what_is_expected(sou
     assert says in problems_of(**source)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "says"),
     [

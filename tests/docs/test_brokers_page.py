@@ -37,6 +37,7 @@ def test_the_configuration_of_a_broker_among_several_machines_is_taken(
     assert config.get(ClusterSettings).domains == 4
 
 
+@pytest.mark.slow
 def test_what_the_page_does_beside_brokers_works_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """ND7: each command of the section, on a cluster whose log is in its store."""
     text = PAGE.read_text(encoding="utf-8")

@@ -4,6 +4,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from dray.cli.settings import SECTIONS
@@ -27,6 +28,7 @@ def masked(text: str) -> str:
     return text
 
 
+@pytest.mark.slow
 def test_every_request_of_the_page_is_answered_as_it_says():
     """L-51, L-81, W-20"""
     with broker() as dray:

@@ -40,6 +40,7 @@ def test_the_batch_over_two_heaps_is_taken_whole_or_not_at_all():
         assert asyncio.run(names["order"](dray.grpc)) == [1, 1]
 
 
+@pytest.mark.slow
 def test_the_history_is_told_as_the_page_says():
     """HI1"""
     names: dict = {}

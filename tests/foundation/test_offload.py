@@ -94,6 +94,7 @@ def test_a_call_that_hangs_keeps_neither_close_nor_the_process():
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "something hangs\n", "")
 
 
+@pytest.mark.slow
 async def test_calls_that_come_together_run_together():
     """As long as there are threads to make, nobody waits for another's call."""
     for _ in range(200):

@@ -172,6 +172,7 @@ async def test_a_group_is_described_in_each_state(ask: Asker, name: str) -> None
     assert (group.group_state, group.group_epoch, list(group.members)) == ("Empty", 3, [])
 
 
+@pytest.mark.slow
 async def test_what_a_member_is_to_let_go_of_is_still_shown_as_its_own(ask: Asker, name: str) -> None:
     await ask.create(name, 2)
     first = await settled(ask, name, name)
@@ -270,6 +271,7 @@ async def test_offsets_are_committed_and_fetched_by_epoch(ask: Asker, name: str)
     assert await commit(ask, name, name, -1, member="") == 0
 
 
+@pytest.mark.slow
 async def test_new_partitions_reach_a_group_without_a_word_of_its_members(ask: Asker, name: str) -> None:
     """R-183: also a topic that is made after it was subscribed."""
     told = await join(ask, name, name)

@@ -91,6 +91,7 @@ async def test_whoever_gives_no_time_waits_for_the_store(slow: tuple[str, thread
         assert (await waiting).responses[0].partition_responses[0].error_code == 0
 
 
+@pytest.mark.slow
 async def test_whoever_wants_no_answer_is_not_cut_off_for_want_of_time(slow: tuple[str, threading.Event]) -> None:
     """R-089: with acks=0 a late batch is no error."""
     address, let_go = slow

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,6 +56,7 @@ def moves(members: list[Subscriber], target: Target) -> int:
     )
 
 
+@pytest.mark.slow
 @given(groups(), st.randoms(use_true_random=False))
 def test_every_partition_has_one_subscriber_in_whatever_order_members_come(
     group: tuple[list[Subscriber], dict[TopicId, int]], dice: Random
@@ -81,6 +83,7 @@ def test_equal_subscriptions_get_sizes_that_differ_by_at_most_one(
     assert max(counts) - min(counts) <= 1
 
 
+@pytest.mark.slow
 @given(groups(alike=True), st.data())
 def test_as_few_partitions_move_as_balance_allows(
     group: tuple[list[Subscriber], dict[TopicId, int]], data: st.DataObject

@@ -173,6 +173,7 @@ async def test_a_stream_of_enqueues_answers_each_message_for_itself(dray: Wire, 
     assert await stream.code() is grpc.StatusCode.OK
 
 
+@pytest.mark.slow
 async def test_a_message_above_the_limit_of_the_port_is_refused_and_the_connection_lives(dray: Wire, topic: str):
     """D-283"""
     await make(dray, topic)

@@ -150,6 +150,7 @@ async def test_wrong_tokens_in_a_stream_are_told_and_harm_nobody(dray: Wire, top
     stream.cancel()
 
 
+@pytest.mark.slow
 async def test_a_consumer_that_never_acks_loses_its_messages_and_they_go_to_others(dray: Wire, topic: str):
     """D-087, D-092"""
     await make(dray, topic, visibility_timeout=seconds(1), backoff=pb.Backoff(base=seconds(0), cap=seconds(0)))
@@ -164,6 +165,7 @@ async def test_a_consumer_that_never_acks_loses_its_messages_and_they_go_to_othe
         stream.cancel()
 
 
+@pytest.mark.slow
 async def test_a_stream_that_never_reads_holds_a_bounded_part_and_nobody_else(dray: Wire, address: str, topic: str):
     """D-106: HL5, GW1, GW3"""
     await make(dray, topic)
@@ -182,6 +184,7 @@ async def test_a_stream_that_never_reads_holds_a_bounded_part_and_nobody_else(dr
     await dray.confirmed("Purge", pb.PurgeReq(topic=topic, force=True, include_leased=True))
 
 
+@pytest.mark.slow
 async def test_a_heap_that_is_deleted_ends_its_streams(dray: Wire, topic: str):
     """D-192, D-223"""
     await make(dray, topic)

@@ -244,6 +244,7 @@ class MoodyObjects(MemoryObjects):
         return await super().get(path, start, end)
 
 
+@pytest.mark.slow
 async def test_a_body_that_the_store_does_not_give_comes_back_later_and_no_attempt_is_counted():
     async with stand(await new_log(version=2), MoodyObjects(), cache_bytes=0) as broker:
         heap = await broker.service.admin.make("jobs", mode=Mode.MIN)

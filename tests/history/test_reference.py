@@ -24,6 +24,7 @@ def judged(events, **limits):
     return check(fold_history(events), Limits(**limits))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(10))
 def test_a_right_log_gives_clean_histories_whatever_the_interleaving(block):
     """R-221, R-226, HC3."""
@@ -207,6 +208,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda mutate: mutate.__name__)
 def test_one_change_to_a_clean_history_is_found(mutate):
     for seed in range(25):

@@ -170,6 +170,7 @@ async def test_an_honest_cluster_gets_the_verdict_valid():
     assert judgement.counts.ops["send"]["ok"] > 40
 
 
+@pytest.mark.slow
 async def test_each_fault_has_its_turn_before_any_has_a_second_one():
     """What a test is about has happened, however slow the machine is and whatever the dice say."""
     seen = []
@@ -216,6 +217,7 @@ async def test_a_cluster_that_lies_is_found_out(cluster, found):
     assert found in {anomaly.value for anomaly in judgement.findings.counts}
 
 
+@pytest.mark.slow
 async def test_a_cluster_that_never_comes_back_is_not_valid():
     cluster = Cluster()
 

@@ -58,6 +58,7 @@ def test_records_come_in_order_are_leased_once_and_settled_one_by_one(dray, api)
     assert committed(dray, topic) == 4
 
 
+@pytest.mark.slow
 def test_what_is_covered_is_answered_without_an_entry(dray, api):
     """W-02, W-22, W-24, CO1"""
     topic = new_topic(dray)
@@ -74,6 +75,7 @@ def test_what_is_covered_is_answered_without_an_entry(dray, api):
     assert committed(dray, topic) == 3
 
 
+@pytest.mark.slow
 def test_a_lease_that_passes_counts_as_a_failure_and_the_record_comes_again(dray, api):
     """W-37, B-2, CO8"""
     topic = new_topic(dray)
@@ -132,6 +134,7 @@ def test_a_tool_that_sets_the_group_back_gets_everything_again(dray, api):
     assert [one["value_text"] for one in take(api, topic)] == ["b", "c"]
 
 
+@pytest.mark.slow
 def test_two_consumers_of_a_group_share_and_two_groups_do_not(dray, api):
     topic = new_topic(dray, 3)
     for partition in range(3):

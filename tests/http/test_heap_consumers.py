@@ -42,6 +42,7 @@ def stats(api: httpx.Client, heap: str) -> dict:
     return found
 
 
+@pytest.mark.slow
 def test_a_consumer_that_never_acks_loses_its_messages_and_they_go_to_others(api):
     """D-087, D-092: L8"""
     heap = new_heap(api, config=QUICK)
@@ -87,6 +88,7 @@ def test_nobody_holds_more_than_a_consumer_may(api, most):
     assert stats(api, heap)["ready"] == "1"
 
 
+@pytest.mark.slow
 def test_a_stream_that_never_reads_holds_a_bounded_part_and_nobody_else(dray, api):
     """D-106: HL5, HW1"""
     heap = new_heap(api)
@@ -108,6 +110,7 @@ def test_a_stream_that_never_reads_holds_a_bounded_part_and_nobody_else(dray, ap
     assert (left["failed_total"], left["dead"]) == ("0", "0")
 
 
+@pytest.mark.slow
 def test_a_heap_that_is_deleted_ends_its_streams(api):
     """D-192, D-223"""
     heap = new_heap(api)

@@ -41,6 +41,7 @@ def confirmed(refusal: httpx.Response) -> dict[str, str]:
     return {"confirmation": refusal.json()["confirmation"]}
 
 
+@pytest.mark.slow
 def test_a_heap_is_made_listed_altered_and_deleted(api):
     """D-020, D-021, D-017, A-30"""
     config = {"visibility_timeout": "45s", "max_retries": 3, "backoff": {"base": "0.5s"}, "dlq": {"retention": "60s"}}
@@ -211,6 +212,7 @@ def test_a_pop_waits_for_the_next_message(api):
     assert api.post("/pop", json={"topic": heap, "wait": "61s"}).status_code == 400
 
 
+@pytest.mark.slow
 def test_dead_letters_are_looked_at_replayed_and_deleted(api):
     """D-174, D-118, A-26"""
     heap = new_heap(api, config={"max_retries": 0})
@@ -297,6 +299,7 @@ def test_a_stream_that_is_left_gives_its_place_back(dray, api):
     assert waiting() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "path", "body", "status"),
     [

@@ -122,6 +122,7 @@ def test_methods_that_a_path_does_not_have_are_told_with_those_that_it_has(dray,
         assert api.get(nowhere).headers["content-type"] == "application/json"
 
 
+@pytest.mark.slow
 def test_a_large_body_is_taken_apart_without_holding_up_others(dray, api):
     """HR2, HR4: small requests go on while sixteen megabytes of JSON are read and stored."""
     topic, other = new_topic(dray, **{"max.message.bytes": "10485760"}), new_topic(dray)

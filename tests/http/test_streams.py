@@ -215,6 +215,7 @@ def test_a_read_that_waits_is_answered_by_the_next_record(dray, api):
         assert waiting.result(60) == ["at last"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "path", "body", "status"),
     [
@@ -245,6 +246,7 @@ def test_what_makes_no_sense_is_told_in_json_and_nothing_is_written(dray, api, m
     assert api.get(f"/topics/{topic}/partitions/0").json()["version"] == "0"
 
 
+@pytest.mark.slow
 def test_everything_is_there_after_a_restart(tmp_path):
     """W-03, W-04, W-05, W-19, W-28, W-37, L-05, L-75, CO7: transactions and acks too."""
     with broker(tmp_path) as dray, httpx.Client(base_url=f"http://{dray.http}/v1", timeout=60) as api:

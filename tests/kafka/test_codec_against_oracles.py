@@ -33,6 +33,7 @@ def test_every_message_version_is_compared() -> None:
     assert len(CASES) == len({str(case) for case in CASES}) > 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", MODULES)
 def test_kio_and_we_agree_on_every_byte(module: str) -> None:
     """R-074: kio's bytes read and written by us are the same bytes, and kio reads ours as what it sent."""

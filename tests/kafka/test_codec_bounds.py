@@ -81,6 +81,7 @@ def fuzz(rounds: int) -> int:
     return refused
 
 
+@pytest.mark.slow
 def test_mutated_frames_are_read_or_refused_as_malformed() -> None:
     """R-075, KP2: 20,000 mutants over all message versions; any other exception fails the test."""
     assert fuzz(20_000) > 5_000

@@ -3,6 +3,8 @@
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
+
 from dray.groups.placement import domain_of_group
 from dray.machine.names import StreamId
 from dray.replica.domains import Domains
@@ -76,6 +78,7 @@ async def hops(places: dict[int, Place], first: int) -> int:
     return count
 
 
+@pytest.mark.slow
 async def test_a_client_arrives_while_brokers_hear_different_ones() -> None:
     """R-071, SV5: one hears nobody but itself, the others hear all; whoever is asked first, somebody serves."""
     log = await version_two()

@@ -194,6 +194,7 @@ def some_request(dice: random.Random, sequences: dict[int, int]) -> ProduceReque
     return ProduceRequest(acks=dice.choice((-1, -1, 1)), timeout_ms=30_000, topic_data=topics)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 async def test_a_plain_request_is_answered_with_the_bytes_that_handle_would_have_sent(seed: int) -> None:
     """PL1, KP13: good and bad, of every version, many in flight."""

@@ -2,6 +2,7 @@
 
 import struct
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +34,7 @@ def feed(buffer: ReceiveBuffer, raw: bytes, largest_read: int) -> None:
     buffer.received(count)
 
 
+@pytest.mark.slow
 @given(
     sizes=st.lists(st.one_of(st.integers(10, 300), st.integers(10, 70_000)), min_size=1, max_size=40),
     reads=st.lists(st.one_of(st.integers(1, 100), st.integers(1, 100_000)), min_size=1, max_size=10),

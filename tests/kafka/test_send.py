@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from dray.servers.kafka.send import CHUNK_BYTES, HIGH_BYTES, SendQueue
 from tests.kafka.test_connection import MemoryTransport
 
@@ -33,6 +35,7 @@ class Narrow(MemoryTransport):
             self.queue.resume()
 
 
+@pytest.mark.slow
 def test_bytes_leave_in_order_whatever_the_transport_takes() -> None:
     """KP17: and the transport never has more than a chunk or two of a large answer."""
     print(f"seed {SEED}")

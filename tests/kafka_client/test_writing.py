@@ -2,6 +2,8 @@
 
 import socket
 
+import pytest
+
 from dray.kafka_client.record import Outgoing
 from dray.kafka_client.writing import FAILURES_KEPT, RecordFailure, RecordWriter, Tally
 
@@ -13,6 +15,7 @@ def written(address: str, timeout_s: float, *values: bytes) -> RecordWriter:
     return writer
 
 
+@pytest.mark.slow
 def test_a_record_that_nobody_answered_for_is_unknown():
     """CL1, E1: neither stored nor failed."""
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -159,6 +159,7 @@ class TestDeltaLogThatDeletesAtOnce(LogContract):
             yield factory
 
 
+@pytest.mark.slow
 class TestDeltaLogInADirectory(LogContract, BeginningLogContract):
     @pytest.fixture
     async def log_factory(self, tmp_path: Path) -> AsyncIterator[DeltaFactory]:

@@ -132,6 +132,7 @@ async def log_factory(server: OxiaDouble | None) -> AsyncIterator[OxiaFactory]:
     await factory.close()
 
 
+@pytest.mark.slow
 class TestOxiaLog(LogContract, SharedLogContract, BeginningLogContract):
     pass
 
@@ -215,11 +216,13 @@ async def test_handles_that_begin_a_log_at_once_begin_the_same(log_factory: Oxia
     assert (positions, len({handle._log_id for handle in handles})) == ([1, 2, 3, 4, 5], 1)
 
 
+@pytest.mark.slow
 async def test_a_namespace_that_is_not_there_is_told_by_who_opens_it(log_factory: OxiaFactory) -> None:
     with pytest.raises(Unavailable, match="namespace not found"):
         await OxiaLog.open(logs(f"oxia://{log_factory.address}/nobody-has-this"), DOMAIN, call_seconds=1.0)
 
 
+@pytest.mark.slow
 async def test_an_append_to_nobody_is_refused_and_says_what_to_do() -> None:
     (port,) = free_ports(1)
     log = OxiaLog(logs(f"oxia://127.0.0.1:{port}"), DOMAIN, call_seconds=0.5)

@@ -116,6 +116,7 @@ class Writers:
         assert all(by_position[position] == entry for entry, position in self.acked.items())
 
 
+@pytest.mark.slow
 async def test_leaders_move_and_die_and_nothing_that_was_acknowledged_is_missing(
     handles: Handles, trio: OxiaDouble
 ) -> None:
@@ -136,6 +137,7 @@ async def test_leaders_move_and_die_and_nothing_that_was_acknowledged_is_missing
     assert await follower == await take(opened[1], BEFORE_ALL, 120)
 
 
+@pytest.mark.slow
 async def test_a_deposed_leader_that_does_not_know_it_is_not_believed_about_the_tail(
     handles: Handles, trio: OxiaDouble
 ) -> None:
@@ -242,6 +244,7 @@ async def test_who_is_sent_to_a_server_that_leads_no_more_finds_the_one_that_doe
     assert (await servers.route(log._key)).peer.endpoint.endswith(str(trio.ports[1]))
 
 
+@pytest.mark.slow
 async def test_a_follower_that_is_told_of_nothing_looks_by_itself(handles: Handles, trio: OxiaDouble) -> None:
     """LG53: with nobody who writes through the same handle."""
     log, other = await handles.open(), await handles.open()

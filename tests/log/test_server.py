@@ -159,6 +159,7 @@ async def log_factory(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIt
     await factory.close()
 
 
+@pytest.mark.slow
 class TestLogServer(LogContract, FullLogContract, SharedLogContract):
     pass
 
@@ -185,6 +186,7 @@ async def test_a_follower_goes_on_through_restarts_of_the_server(log_factory: Se
     assert await follower == entries
 
 
+@pytest.mark.slow
 async def test_an_append_to_nobody_is_refused_and_says_so(tmp_path: Path) -> None:
     """LG16."""
     log = ClientLog(tmp_path / "meta.sock", DOMAIN)
@@ -212,6 +214,7 @@ async def test_an_answer_that_does_not_come_in_time_is_a_lost_reply(tmp_path: Pa
     await server.close()
 
 
+@pytest.mark.slow
 async def test_a_connection_that_went_silent_is_used_no_more(served: tuple[MemoryLog, Path]) -> None:
     """LG18: half open, it swallows what is sent; the next call finds the server by another one."""
     _, path = served

@@ -147,6 +147,7 @@ class Storm:
         assert len(names) == len(set(names)), "two sessions have one name"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(4))
 def test_every_operation_is_applied_at_most_once_and_every_acked_one_exactly_once(chunk):
     """Q1, Q2, Q3, Q4, Q5, R-006, R-043, R-044"""

@@ -157,6 +157,7 @@ def broken(dice: random.Random, raw: bytes) -> bytes:
     return bytes(bad)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(3))
 def test_broken_logs_raise_nothing_and_all_replicas_agree(chunk):
     """M3: 300 logs of broken entries."""

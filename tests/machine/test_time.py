@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from dray.machine.append import Accepted
 from dray.machine.garbage import MarkDeleting
 from dray.machine.sessions import Close, Expire, KeepAlive
@@ -176,6 +178,7 @@ def test_after_a_jump_retention_and_garbage_wait_for_an_hour_that_really_passes(
     assert len(shop.machine.streams.find(stream).index) == 0
 
 
+@pytest.mark.slow
 def test_time_stays_within_its_bounds_in_random_histories():
     """Q7: sane sessions, mad ones, restarts and expiries; nobody proves a clock."""
     for seed in range(30):

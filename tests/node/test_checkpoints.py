@@ -260,6 +260,7 @@ async def test_leftovers_of_an_earlier_life_go_at_the_start(tmp_path, effects) -
     assert (home / "notes.checkpoint").exists()
 
 
+@pytest.mark.slow
 async def test_the_owner_can_always_start_again_whoever_makes_the_checkpoints(tmp_path, effects) -> None:
     """CK4: three brokers; the joined ones make, confirm and would trim; the owner was slow, and starts again."""
     a, b, c = tmp_path / "a", tmp_path / "b", tmp_path / "c"

@@ -5,6 +5,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from dray.clock import SystemClock
@@ -42,6 +43,7 @@ def send(bootstrap: str, partition: int) -> None:
     assert failed == [None]
 
 
+@pytest.mark.slow
 def test_producers_are_acknowledged_while_every_read_of_old_records_hangs(tmp_path):
     """OF2: more consumers read from a disk that does not answer than there are threads to wait for it."""
     disk = SlowDisk()

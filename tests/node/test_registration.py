@@ -36,6 +36,7 @@ def test_a_broker_is_registered_before_anybody_can_ask(monkeypatch: pytest.Monke
         assert len(told) == 1
 
 
+@pytest.mark.slow
 def test_a_broker_that_was_slow_to_start_does_not_serve_without_domains_that_were_added(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

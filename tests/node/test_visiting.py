@@ -65,6 +65,7 @@ def asked(home: Path, *arguments: object, app: Any = admin.app, code: int = 0) -
     return found.stdout
 
 
+@pytest.mark.slow
 def test_commands_find_a_cluster_by_its_settings_alone(running: TestBroker, home: Path) -> None:
     """ND7: state, entries, proofs, pins and versions, beside a running broker; nothing of its directory is read."""
     form = ("--format", "json")
@@ -92,6 +93,7 @@ def test_what_cannot_be_done_there_says_what_can(running: TestBroker, home: Path
         asked(home, "meta", "ls", "-", "--domain", 9)
 
 
+@pytest.mark.slow
 def test_a_read_plans_from_the_log_and_the_store(running: TestBroker, home: Path) -> None:
     """SP5, SP6: with no directory of a broker; and through a broker that has no log of its own."""
     where = {"objects": str(home / "objects")}
@@ -119,6 +121,7 @@ def test_a_wrong_log_is_told_without_its_secret(options: dict[str, str], said: s
     assert "geheim" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_where_nobody_runs_domains_are_added_and_keys_made(tmp_path: Path) -> None:
     """M13, M14, ND5: of a log that brokers share; what was done is written down in a directory of this machine."""
     form = ("--format", "json")

@@ -36,6 +36,7 @@ def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
         yield server
 
 
+@pytest.mark.slow
 class TestMoto(CloudContract):
     @pytest.fixture
     def server(self, moto_server: S3Server) -> S3Server:

@@ -81,6 +81,7 @@ async def test_a_crash_at_any_call_keeps_what_was_acknowledged_and_harms_nobody_
     assert torn > 20, "the disk left torn files, or this test is about nothing"
 
 
+@pytest.mark.slow
 async def test_a_repeat_is_never_acknowledged_on_a_torn_file() -> None:
     """O2, O3, O10: should a name be given twice after all, other bytes are found out, and the same ones are synced."""
     outcomes = set()

@@ -25,6 +25,7 @@ print(len([name for name in early if "arrow" in name]) >= 3, sorted(later))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_the_import_finds_the_large_libraries_mapped():
     """F31: what is left to map with the interpreter's lock in hand is small."""

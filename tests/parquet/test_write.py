@@ -96,6 +96,7 @@ def test_a_file_holds_each_record_as_it_was(first, second):
     assert facts.size == len(raw)
 
 
+@pytest.mark.slow
 def test_groups_are_small_sorted_and_found_by_statistics():
     """R-140"""
     records = [NewRecord(b"k%d" % at, b"%d" % at * 200, at) for at in range(30_000)]

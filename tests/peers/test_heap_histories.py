@@ -11,6 +11,8 @@ from dray.testing.history import Verdict, as_text, judge, make_report
 from tests.durability.heap_histories import HeapCluster, HeapRun
 from tools.peers.faketime import MovedClock
 
+pytestmark = pytest.mark.peers
+
 SEED = 20261117
 OFF_S = 600
 

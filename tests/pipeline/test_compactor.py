@@ -191,6 +191,7 @@ def first_object(broker, topic) -> Path:
     return broker.directory / "objects" / asyncio.run(look())
 
 
+@pytest.mark.slow
 def test_a_damaged_object_fails_its_own_stream_alone_and_says_why(broker, topic):
     """R-148, CP2"""
     damaged = f"damaged.{next(NAMES)}"
@@ -304,6 +305,7 @@ def test_a_job_that_spark_repeats_writes_under_another_name(broker, topic):
     assert table_of(broker, topic) == consumed(broker.bootstrap, topic, 3)
 
 
+@pytest.mark.slow
 def test_a_large_stream_becomes_several_files_cut_where_batches_end(broker):
     """R-145"""
     name = f"large.{next(NAMES)}"

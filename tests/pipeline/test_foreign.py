@@ -145,6 +145,7 @@ def test_a_table_that_lost_rows_stands_still_alone_is_named_once_and_rebuilt(bro
     assert told(capfd, telemetry.STANDS) == 0, "a second compactor does not say it again"
 
 
+@pytest.mark.slow
 def test_a_foreign_insert_is_named_our_rows_go_on_and_a_rebuild_takes_it_out(broker, capfd):
     """R-159"""
     name = compacted(broker)
@@ -163,6 +164,7 @@ def test_a_foreign_insert_is_named_our_rows_go_on_and_a_rebuild_takes_it_out(bro
     assert run(broker.directory, go_on) == consumed(broker.bootstrap, name, 2)
 
 
+@pytest.mark.slow
 def test_a_change_that_was_undone_is_seen_and_the_table_goes_on(broker):
     """TM1: without a rebuild."""
     name = compacted(broker)
@@ -214,6 +216,7 @@ def test_drayd_dev_sees_that_a_change_was_undone_though_nothing_is_due(tmp_path)
         wait_until(lambda: not run(broker.directory, stands), limit_s=120)
 
 
+@pytest.mark.slow
 def test_a_table_that_says_it_is_ahead_of_the_log_is_healed_without_being_asked(broker, capfd):
     """R-154: an "overtaken" range; a log that was restored from a backup looks like this."""
     name = compacted(broker)
@@ -353,6 +356,7 @@ def test_a_table_tells_up_to_when_it_has_everything(broker):
     assert 0 < first < second
 
 
+@pytest.mark.slow
 def test_brokers_show_how_far_tables_are_behind_and_which_stand_still(broker):
     """R-160: freshness and backlog are metrics of every broker, whoever compacts."""
     name = compacted(broker, 1)

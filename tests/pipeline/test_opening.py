@@ -21,6 +21,7 @@ def test_a_log_that_is_kept_elsewhere_is_read_beside_the_broker_and_without_it(t
     assert read(make_plan(data, subscribe="orders")) == beside
 
 
+@pytest.mark.slow
 def test_the_directory_of_a_broker_that_joined_is_refused_with_what_to_do(tmp_path):
     with broker(tmp_path / "a"), broker(tmp_path / "b", log__url=f"unix:{tmp_path}/a/meta.sock"):
         pass

@@ -57,6 +57,7 @@ def files(running, name: str) -> list[tuple[int, int]]:
     return [(owner.file.start, owner.file.end) for owner in owners if owner.file is not None]
 
 
+@pytest.mark.slow
 def test_small_files_become_one_in_the_commit_that_adds_other_rows(broker):
     """R-150, R-158, R-164, RW1, I5: who reads the whole log meanwhile sees each offset once."""
     name = in_small_files(broker)
@@ -85,6 +86,7 @@ async def read_on(broker, name, before) -> None:
         assert await asyncio.to_thread(consumed, broker.bootstrap, name, 2) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["before:commit", "after:commit", "after:TableCommitted", "after:Swap"])
 def test_whoever_comes_after_one_that_ended_in_a_rewrite_finishes_it(broker, step):
     """R-152, R-153, R-156: on both sides of each effect."""
@@ -185,6 +187,7 @@ def test_a_damaged_file_is_not_copied(broker):
     assert run(broker, lambda running: running.cycle(name), rewriting=FOUR)[name].rewritten == 4
 
 
+@pytest.mark.slow
 def test_a_table_that_keeps_what_the_log_drops_keeps_it_through_a_rewrite(broker):
     """E-22, R-202: rows before the log start lie in files of the table alone, and in one that the log start cuts."""
     name = in_small_files(broker, files=6)

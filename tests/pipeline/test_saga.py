@@ -258,6 +258,7 @@ class Looper:
             self._failure = error
 
 
+@pytest.mark.slow
 def test_readers_of_the_whole_log_see_each_offset_once_while_rows_become_files(tmp_path):
     """I5, R-115, R-123: nothing is kept in memory, so every pass reads objects and files as they are just then."""
     uncached = ("fetch.cache_bytes=0", "fetch.readahead_bytes=0", *SETTINGS)

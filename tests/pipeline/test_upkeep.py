@@ -44,6 +44,7 @@ def held(objects: Objects, topic_id: bytes) -> list[int]:
     return sorted(file.start for file in objects.files.values() if file.topic_id == topic_id and file.held)
 
 
+@pytest.mark.slow
 def test_files_below_the_log_start_leave_the_table_and_are_released_when_no_snapshot_has_them(broker):
     """R-202, R-113, R-114, CP6, X7: one that straddles the start stays."""
     name = compacted(broker, 3)

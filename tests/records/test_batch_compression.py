@@ -208,6 +208,7 @@ def bombs() -> dict[str, tuple[Codec, bytes]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_bomb_costs_at_most_twice_the_cap(tmp_path):
     """R-088, B4: each in a process of its own, so that its peak is its own."""

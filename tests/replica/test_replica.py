@@ -105,6 +105,7 @@ async def test_a_refused_append_is_surely_not_applied_and_its_number_is_free():
         assert await replica.propose(KeepAlive()) == [Done()]
 
 
+@pytest.mark.slow
 async def test_an_outcome_that_stays_unknown_is_reported_so_and_costs_the_session():
     """E1, RP2: n is never given up, the session is."""
     log = MoodyLog(await new_log())
@@ -133,6 +134,7 @@ async def test_everything_acknowledged_elsewhere_is_visible_after_sync():
             assert two.machine.sessions.live[session.id].last_n >= n
 
 
+@pytest.mark.slow
 async def test_a_silent_session_is_expired_by_an_observer_and_its_late_entry_is_dead():
     """R-049, R-050: the holder dies without a word; the other replica ends its session."""
     log = await new_log()
@@ -146,6 +148,7 @@ async def test_a_silent_session_is_expired_by_an_observer_and_its_late_entry_is_
         assert observer.machine.sessions.is_ended(session.id)
 
 
+@pytest.mark.slow
 async def test_a_tool_expires_nobody_however_long_a_broker_is_silent():
     """RP6: a broker with a long ttl lives beside a tool that knows only the default."""
     log = await new_log()

@@ -64,6 +64,7 @@ async def soon(replica: Replica) -> None:
             return
 
 
+@pytest.mark.slow
 async def test_a_follower_on_a_half_open_connection_is_connected_anew(tmp_path: Path) -> None:
     """RP11: the connection stays open and says nothing, while calls are answered as ever."""
     async with behind_a_proxy(tmp_path) as (replica, proxy):

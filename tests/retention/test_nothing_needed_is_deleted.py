@@ -198,6 +198,7 @@ class Story:
         assert await self.there() == self.needed()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 async def test_nothing_that_is_needed_is_ever_deleted_and_all_else_goes(seed):
     """R-113, R-107, R-108, RT7, X9: 150 random steps of two brokers against the rows themselves."""

@@ -1,5 +1,7 @@
 """Which brokers a client is told of."""
 
+import pytest
+
 from dray.log.memory import MemoryLog
 from dray.machine.brokers import Listener, RegisterBroker
 from dray.machine.head import Genesis, founding
@@ -84,6 +86,7 @@ async def test_a_broker_that_is_about_to_stop_is_left_out_by_all_and_by_itself()
         assert told(views[0]) == [1]
 
 
+@pytest.mark.slow
 async def test_a_broker_that_is_not_heard_for_two_keep_alives_is_left_out_until_it_is_heard() -> None:
     log = await version_two()
     one, two = replica_on(log, "broker-1", timing=PATIENT), replica_on(log, "broker-2", timing=MUTE)

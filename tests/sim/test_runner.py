@@ -83,6 +83,7 @@ def test_nothing_of_a_run_that_was_broken_off_is_left_to_somebody_elses_loop(mon
         assert thread.submit(run).result() == ("broken off", set())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LIGHT)
 def test_the_first_seeds_of_light_scenarios_are_clean(name):
     for seed in (1, 2):

@@ -50,6 +50,7 @@ async def echo_server(process):
     await asyncio.get_running_loop().create_future()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_bytes_arrive_whole_in_order_and_before_the_end(seed):
     """SK1"""
@@ -74,6 +75,7 @@ def test_bytes_arrive_whole_in_order_and_before_the_end(seed):
     run(scenario, seed)
 
 
+@pytest.mark.slow
 def test_the_streams_of_a_dead_process_end_and_nobody_listens_there_any_more():
     """SK2"""
 
@@ -102,6 +104,7 @@ def test_the_streams_of_a_dead_process_end_and_nobody_listens_there_any_more():
     run(scenario)
 
 
+@pytest.mark.slow
 def test_a_paused_process_and_a_cut_link_keep_bytes_back_and_a_reset_loses_them():
     """SK1"""
 
@@ -144,6 +147,7 @@ def test_a_paused_process_and_a_cut_link_keep_bytes_back_and_a_reset_loses_them(
     run(scenario)
 
 
+@pytest.mark.slow
 def test_the_products_log_server_and_client_run_on_them():
     """LG16, LG17: an append whose server dies is unknown, one that finds nobody is surely not."""
 

@@ -37,6 +37,7 @@ def test_what_pyiceberg_itself_is_told_of_the_catalog_counts(tmp_path):
     assert not (tmp_path / "tables").exists()
 
 
+@pytest.mark.slow
 def test_a_rest_catalog_that_says_nothing_is_given_up(tmp_path, monkeypatch):
     """R-160: from the first question on, before anybody could have set a limit on the library's own connection."""
     monkeypatch.setattr(catalog, "ANSWER_S", 0.2)

@@ -118,6 +118,7 @@ def test_files_are_pruned_by_partition_offset_and_time(house):
     assert planned("timestamp >= '2023-11-14T22:13:20.100+00:00'") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", ANSWERS, ids=lambda error: type(error).__name__)
 def test_a_commit_whose_answer_is_lost_is_settled_by_looking(house, error):
     """R-156, TT1, TT2: landed and answered 409, landed and not answered, and not landed, in every way to say so."""

@@ -195,6 +195,7 @@ def ready(http: str) -> tuple[int, dict[str, object]]:
         return refusal.code, json.load(refusal)
 
 
+@pytest.mark.slow
 def test_a_broker_with_a_bug_in_one_task_serves_on_and_says_that_it_is_not_ready(monkeypatch):
     """WT2, WT3: every other task, and every client, goes on."""
 

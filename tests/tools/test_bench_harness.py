@@ -87,6 +87,7 @@ def test_a_broken_module_hides_no_other_and_the_command_ends_with_one(tmp_path, 
     assert {module: len(cases) for module, cases in kept.items()} == {"zz_bad": 1, "zz_good": 1}
 
 
+@pytest.mark.slow
 def test_the_readme_gets_the_last_run_of_each_module_between_its_markers(tmp_path, monkeypatch):
     monkeypatch.setattr("bench.__path__", [str(tmp_path)])
     write_module(tmp_path, "zz_table", "def cases(): return [Comparison('a|b', lambda: 3.0, lambda: 2.0, 1.0, 'op/s')]")

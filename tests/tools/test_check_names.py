@@ -59,6 +59,7 @@ def run(tmp_path):
     return check_names
 
 
+@pytest.mark.slow
 def test_every_name_is_listed_with_its_package(run):
     listed = run({}, "--list")
     assert listed.returncode == 0, listed.stderr
@@ -74,6 +75,7 @@ def test_every_name_is_listed_with_its_package(run):
     assert all(row[3] for row in rows)
 
 
+@pytest.mark.slow
 def test_doubles_lost_sections_and_names_in_the_wrong_place_are_refused(run):
     files = {
         "parcel/other/__init__.py": "",

@@ -85,6 +85,15 @@ def test_a_test_that_waits_or_is_left_out_needs_a_reason_on_the_line(tree, line)
     assert "give the reason" in found[0]
 
 
+def test_a_test_among_the_peers_says_that_it_is_one(tree):
+    found = tree({
+        "tests/peers/test_marked.py": "pytestmark = pytest.mark.peers\n",
+        "tests/peers/groups/test_forgotten.py": "def test_it(): ...\n",
+        "tests/peers/groups/playing.py": "",
+    })  # fmt: skip
+    assert [finding.split(":")[0] for finding in found] == ["tests/peers/groups/test_forgotten.py"]
+
+
 def test_open_work_needs_a_number(tree):
     found = tree({"src/a.py": f"# {WORK}: later\n# {WORK}(#12): known\n# {WORK}(me)\n", "docs/a.md": "FIX" + "ME\n"})
     assert [finding.partition(": ")[0] for finding in found] == ["docs/a.md:1", "src/a.py:1", "src/a.py:3"]

@@ -57,6 +57,7 @@ async def test_a_new_topic_is_visible_with_all_its_partitions_open(data_domains)
         assert spread == ({0} if data_domains == 1 else set(range(1, data_domains + 1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data_domains", [1, 4])
 async def test_a_topic_of_many_partitions_is_made_grown_and_deleted_in_slices(data_domains):
     """R-191, T5, Q8: since version 2."""

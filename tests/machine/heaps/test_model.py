@@ -18,6 +18,7 @@ from .twin import Twin
 STEPS = 250
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_a_shard_and_its_twin_agree_on_every_verdict_and_every_state(seed, monkeypatch):
     """T17, L1, L2, L3, L4, L5, L6, L7, L9, L10, L11, L12, DD1, DD2, K2,

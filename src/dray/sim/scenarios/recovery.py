@@ -137,7 +137,7 @@ async def _operate(world: World, cluster: HostCluster, dice: Random, *, look: bo
         if dice.random() < 0.5:
             cluster.host.cut_power()
         if look and dice.random() < 0.5:
-            await _look(world, cluster)
+            await _look(world, cluster, generation)
     world.check(bool(done), "a log cannot be recovered")
     host.nodes.remove(operator)
     cluster.refusals = ()
@@ -147,14 +147,16 @@ async def _operate(world: World, cluster: HostCluster, dice: Random, *, look: bo
     world.check(cluster.generation >= done[-1], "a recovery begins no new log", generation=cluster.generation)
 
 
-async def _look(world: World, cluster: HostCluster) -> None:
-    """Started while a recovery is half done, a broker is refused or finds a new log: not the old one, cut (RC1)."""
-    generation = cluster.generation
+async def _look(world: World, cluster: HostCluster, damaged: int) -> None:
+    """Started while a recovery is half done, a broker is refused or finds a new log: not the damaged one, cut (RC1).
+
+    A recovery that was cut short behind its last step has begun the new log all the same.
+    """
     world.nodes[KEEPER].start()
     await asyncio.sleep(3)
     if cluster.live():
         world.check(
-            cluster.generation > generation, "a log that lost entries is opened as if it had not", generation=generation
+            cluster.generation > damaged, "a log that lost entries is opened as if it had not", generation=damaged
         )
     cluster.host.cut_power()
 
