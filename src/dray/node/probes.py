@@ -23,11 +23,11 @@ def metadata_probe(domains: Domains) -> Probe:
     return probe
 
 
-def domains_probe(residence: Residence | None) -> Probe:
+def domains_probe(residence: Residence) -> Probe:
     """Are all domains loaded that this broker leads (DL1)?"""
 
     async def probe() -> None:
-        if residence is not None and residence.missing:
+        if residence.missing:
             raise Unavailable("a domain that is led here is not loaded", domains=sorted(residence.missing))
 
     return probe

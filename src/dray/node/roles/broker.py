@@ -298,13 +298,14 @@ async def _start_http(
     stack.push_async_callback(disks.close)
     probes = {
         "metadata": metadata_probe(plane.domains),
-        "domains": domains_probe(plane.residence),
         "store": store_probe(plane.objects, plane.identity.cluster_id),
         "disk": disks.probe,
         "tasks": tasks_probe(plane.watch),
         "audit": audit_probe(admission.access),
         "stop": stop_probe(stopping),
     }
+    if plane.residence is not None:
+        probes["domains"] = domains_probe(plane.residence)
     tables = served_catalog(
         config.get(TableSettings), config.get(ObjectsSettings), opened.directory, plane.objects, pools.upkeep
     )
