@@ -121,7 +121,7 @@ async def side(logs, objects, name, **policy):
             policy=HeapPolicy(doubt_ms=0, overdue_ms=0, **policy),
         )  # fmt: skip
         await stack.enter_async_context(service.running())
-        keepers = [one for one in service._upkeep if isinstance(one, BatchKeeper)]
+        keepers = [one for work in service._upkeep.values() for one in work if isinstance(one, BatchKeeper)]
         yield Side(service, domains, fate, keepers)
 
 

@@ -24,7 +24,7 @@ TOLD = HeapConfig(history=TOPIC, backoff_base_ms=0)
 
 
 def historian(broker: Stand) -> Historian:
-    return next(work for work in broker.service._upkeep if isinstance(work, Historian))
+    return next(work for work in broker.service._upkeep[0] if isinstance(work, Historian))
 
 
 def told(broker: Stand) -> int:

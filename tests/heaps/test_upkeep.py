@@ -59,7 +59,7 @@ async def test_bodies_leave_memory_when_they_are_many_and_can_still_be_read():
         machine = broker.replica.machine
         inline = machine.heaps.inline
         assert inline.used < 20_000, "what did not fit went to objects at once"
-        placer = broker.service._upkeep[1]
+        placer = broker.service._upkeep[0][1]
         assert isinstance(placer, Spiller)
         old = HeapPolicy(spill_after_ms=0, spill_bytes=8_000)
         placer._policy = old
@@ -94,7 +94,7 @@ async def test_one_old_message_does_not_keep_a_whole_object():
             return sum(record.size for record in machine.objects.all() if record.rows)
 
         assert held() > 1_000_000
-        rewriter = broker.service._upkeep[2]
+        rewriter = broker.service._upkeep[0][2]
         assert isinstance(rewriter, Rewriter)
         assert await rewriter.step() == 4
         assert held() <= 2 * 81_000 + 50_000
@@ -113,7 +113,7 @@ async def test_disk_use_is_bounded_over_many_fills_and_drains():
     """HB4, D-164: each round leaves a straggler behind."""
     async with one(inline_max_bytes=100, rewrite_slack_bytes=100_000) as (broker, heap):
         machine = broker.replica.machine
-        rewriter = broker.service._upkeep[2]
+        rewriter = broker.service._upkeep[0][2]
         assert isinstance(rewriter, Rewriter)
         for turn in range(10):
             await broker.service.enqueue_batch(heap, [job(bytes(9_000), priority=n == 0) for n in range(30)])

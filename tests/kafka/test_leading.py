@@ -5,6 +5,7 @@ from typing import cast
 
 import pytest
 
+from dray.groups.placement import domain_of_group
 from dray.machine.names import StreamId
 from dray.replica.domains import Domains
 from dray.replica.replica import Replica
@@ -23,12 +24,25 @@ STREAM = StreamId(0)
 PEER = Peer(address="", port=0, listener="client")
 
 
+class Away(Domains):
+    """Its data domain is not loaded until somebody waits for it."""
+
+    is_whole = False
+    loaded = False
+
+    def has(self, stream: StreamId) -> bool:
+        return self.loaded
+
+    async def ready(self, domain: int) -> None:
+        self.loaded = True
+
+
 class Place:
     """One broker, as far as these questions go."""
 
-    def __init__(self, replica: Replica, *, enforced: bool = True) -> None:
-        domains = Domains({0: replica})
-        self.routing = Routing(domains=domains, cluster_id="c")
+    def __init__(self, replica: Replica, *, enforced: bool = True, away: bool = False) -> None:
+        self.domains = domains = Away({0: replica}) if away else Domains({0: replica})
+        self.routing = Routing(domains=domains, cluster_id="c", keeps=domain_of_group if away else None)
         self.sending = Sending(enforced=enforced)
         services = SimpleNamespace(domains=domains, routing=self.routing, sending=self.sending)
         self._services = cast(Services, services)
@@ -119,3 +133,26 @@ async def test_who_leads_is_judged_by_what_the_client_is_told() -> None:
             found = {number: await place.refusal(zone) for number, place in places.items()}
             assert found.pop(leader) is None
             assert [error.leader.broker_id for error in found.values() if error is not None] == [leader]
+
+
+async def test_a_domain_that_is_not_loaded_is_left_to_its_leader_who_loads_it() -> None:
+    """SV6, RG7: partitions and groups, though nothing is enforced."""
+    log = await version_two()
+    replicas = {number: replica_on(log, f"broker-{number}") for number in (1, 2)}
+    places = {number: Place(replica, enforced=False, away=True) for number, replica in replicas.items()}
+    async with running(*replicas.values()):
+        for number, replica in replicas.items():
+            await replica.propose(registration(number))
+        await replicas[1].sync()
+        (leader,) = [number for number, place in places.items() if 0 in (place.routing.led() or ())]
+        other = places[3 - leader]
+        refusal = await other.refusal()
+        assert refusal is not None
+        assert refusal.leader.broker_id == leader
+        assert not await other.coordinates("g")
+        assert not other.domains.has(STREAM)
+        assert other.routing.view("client").coordinator("g").broker_id == leader
+        assert (places[leader].routing.rank("g"), other.routing.rank("g")) == (0, 1)
+        assert await places[leader].refusal() is None
+        assert places[leader].domains.has(STREAM), "it loads it"
+        assert await places[leader].coordinates("g")

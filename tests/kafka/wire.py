@@ -6,10 +6,11 @@ import struct
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import cast
 
 from dray.clock import Clock, SystemClock
+from dray.replica.domains import Domains
 from dray.servers.kafka.admission.relief import Pressure
 from dray.servers.kafka.codec import Message, decode, encode
 from dray.servers.kafka.error_codes import ErrorCode, Family
@@ -30,7 +31,7 @@ __all__ = ["HEARTBEAT", "PRODUCE"]  # the schemas of the two test APIs
 _names = itertools.count()
 Handle = Callable[[Message, Context], Awaitable[Message | None]]
 API_VERSIONS_ROW = next(api for api in APIS if api.key == 18)
-NO_SERVICES = cast(Services, None)
+NO_SERVICES = cast(Services, SimpleNamespace(domains=Domains({})))
 """Handlers of these tests use none."""
 
 

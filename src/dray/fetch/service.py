@@ -39,7 +39,7 @@ from dray.fetch.sources.by_kind import Sources
 from dray.fetch.sources.parquet import ParquetSource
 from dray.fetch.sources.source import RunRead
 from dray.fetch.sources.wal import WalSource
-from dray.machine.names import StreamId
+from dray.machine.names import StreamId, domain_of
 from dray.objects.paths import ObjectKind
 from dray.objects.port import Objects
 from dray.offload import Offload
@@ -118,6 +118,9 @@ class FetchService:
 
         What they take in memory is planned on the account; whoever gave it ends the plan.
         """
+        if not self._domains.is_whole:
+            for domain in dict.fromkeys(domain_of(request.stream) for request in requests):
+                await self._domains.ready(domain)
         question = _Question(self.planner, requests, min(max_bytes, self._settings.max_bytes))
         looks = await self._await_bytes(question, min(min_bytes, question.max_bytes), max_wait_ms)
         if account is not None:

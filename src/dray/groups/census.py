@@ -44,9 +44,11 @@ class Census:
         members: Counter[str] = Counter()
         pace = Pace()
         for _, replica in self._domains:
-            for name in replica.machine.groups.names():
+            for name in replica.machine.groups.names() if replica.is_loaded else ():
                 if pace.is_due():
                     await asyncio.sleep(0)
+                if not replica.is_loaded:
+                    break  # it went meanwhile
                 if self._routing.rank(name) > 0:
                     continue
                 match replica.machine.groups.find(name):

@@ -58,6 +58,11 @@ class ConsumerKeeper:
         self._event = asyncio.Event()
         keeper.looks.append(self._look)
 
+    def clear(self) -> None:
+        """The domain goes from here: it is looked at anew when it comes back."""
+        self._deadlines = Timetable(self._clock)
+        self._moved.clear()
+
     async def run(self) -> None:
         """Look and propose, for ever."""
         self._moved.update(dict.fromkeys(self._replica.machine.groups.all))

@@ -47,6 +47,7 @@ class Homes:
 
     def __init__(self, replica: Replica, clock: Clock, wake: Callable[[], None] = lambda: None) -> None:
         self._replica = replica
+        self._clock = clock
         self._deadlines: Timetable[Silence] = Timetable(clock)
         self._lengths: dict[Silence, int] = {}
         self._unsynced: dict[tuple[str, MemberId], Silence] = {}
@@ -62,6 +63,19 @@ class Homes:
         """By which members here are known to the machine."""
         own = self._replica.session
         return None if own is None else own.id
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anybody is timed, heard or waited for here."""
+        return bool(self._lengths or self._parked or self._arrived or self._doubted)
+
+    def clear(self) -> None:
+        """The domain goes from here: whoever was at home is heard elsewhere from now on."""
+        self._deadlines = Timetable(self._clock)
+        self._lengths.clear()
+        self._unsynced.clear()
+        self._arrived.clear()
+        self._doubted.clear()
 
     def is_own(self, home: SessionId) -> bool:
         return home == self.session

@@ -71,6 +71,13 @@ class GroupKeeper:
         self.looks: list[Glance] = []
         """Who else wants to look at a group that moved, or (True) that was come upon in a sweep."""
 
+    def clear(self) -> None:
+        """The domain goes from here: it is looked at anew when it comes back."""
+        self._deadlines = Timetable(self._clock)
+        self._phases.clear()
+        self._swept_ns = self._lives = None
+        self._working.clear()
+
     async def run(self) -> None:
         """Look and propose, for ever."""
         async with asyncio.TaskGroup() as tasks:

@@ -88,9 +88,11 @@ class LagWatch:
         left_out = 0
         pace = Pace()
         for _, replica in self._domains:
-            for group in replica.machine.offsets.groups():
+            for group in replica.machine.offsets.groups() if replica.is_loaded else ():
                 if pace.is_due():
                     await asyncio.sleep(0)
+                if not replica.is_loaded:
+                    break  # it went meanwhile
                 if self._routing.rank(group) > 0:
                     continue
                 for place, progress in self._of_group(replica, group):
@@ -106,7 +108,7 @@ class LagWatch:
         # A copy of the rows: commits go on between two steps.
         for topic_id, number, committed in list(replica.machine.offsets.of_group(group)):
             topic = self._topics.peek_id(topic_id)
-            if topic is None or number >= topic.visible:
+            if topic is None or number >= topic.visible or not self._domains.has(topic.streams[number]):
                 continue
             stream = self._domains.of(topic.streams[number]).machine.streams.find(topic.streams[number])
             if stream is not None:

@@ -1,6 +1,7 @@
 """All that a broker does about groups, put together: one keeper for each domain, and what handlers ask."""
 
 import asyncio
+from collections.abc import Coroutine
 
 from dray.clock import Clock
 from dray.groups.admin import GroupAdmin
@@ -34,10 +35,11 @@ class GroupService:
         offload: Offload,
         settings: GroupSettings,
     ) -> None:
-        self.homes = {domain: Homes(replica, clock) for domain, replica in domains}
+        self._domains = domains
+        self.homes = {domain: Homes(replica, clock) for domain, replica in domains.all.items()}
         self.keepers = {
             domain: GroupKeeper(replica, self.homes[domain], routing, clock, settings.step_in_ms)
-            for domain, replica in domains
+            for domain, replica in domains.all.items()
         }
         self.classic = ClassicService(
             domains=domains, homes=self.homes, clock=clock, entropy=entropy, settings=settings
@@ -57,17 +59,30 @@ class GroupService:
                     assignors=settings.consumer_assignors,
                 ),
             )
-            for domain, replica in domains
+            for domain, replica in domains.all.items()
         }  # fmt: skip
+        domains.welcome(self)
         self.admin = GroupAdmin(domains=domains, topics=topics)
 
     async def run(self) -> None:
         """Keep the groups, for ever."""
         async with asyncio.TaskGroup() as tasks:
-            for keeper in self.keepers.values():
-                tasks.create_task(keeper.run())
-            for consumer_keeper in self.consumer_keepers.values():
-                tasks.create_task(consumer_keeper.run())
+            self._domains.tend(tasks, self._keep)
+            self._domains.tend(tasks, lambda domain: (self.consumer_keepers[domain].run(),))
+
+    def _keep(self, domain: int) -> tuple[Coroutine[None, None, None]]:
+        if not self._domains.is_whole:  # it was away, and nothing that was timed before counts any more (GS6)
+            self.homes[domain].clear()
+            self.keepers[domain].clear()
+            self.consumer_keepers[domain].clear()
+        return (self.keepers[domain].run(),)
+
+    def is_busy(self, domain: int) -> bool:
+        """Whether members are at home here: they are timed here and nowhere else (DL2)."""
+        return self.homes[domain].is_busy
+
+    def leave(self, domain: int) -> None:
+        """Nobody is at home here who would have to be told."""
 
     def stop(self) -> None:
         """Whoever waits for a group must ask another broker; whoever beats here goes on there."""

@@ -67,6 +67,7 @@ class HeapAdmin:
             heap = self.peek(name)
         if heap is None:
             raise UnknownHeap("no such heap", heap=name[:300])
+        await self._domains.ready(domain_of(heap.shard))
         return heap
 
     def peek(self, name: str) -> Heap | None:

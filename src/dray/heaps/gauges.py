@@ -10,6 +10,7 @@ from dray.heaps.stats import HeapStats, Statistics
 from dray.machine.heaps.catalog import Heap
 from dray.machine.heaps.messages import Totals
 from dray.machine.names import StreamId
+from dray.replica.errors import NotLoaded
 from dray.replica.replica import Replica
 from dray.telemetry import logger
 
@@ -56,6 +57,10 @@ class HeapGauges:
         for heap in heaps:
             try:
                 stats = await self._stats.seen(heap)
+            except NotLoaded:  # whoever leads its domain tells
+                if heap.name in self._told:
+                    self._forget(heap.name)
+                continue
             except DrayError:  # it is being deleted, or its domain is not known here yet
                 continue
             self._tell(heap, stats)

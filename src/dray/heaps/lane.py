@@ -198,6 +198,14 @@ class HeapLane:
             self._watching = True
             self._spawn(self._watch())
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether anybody waits here, or something is under way."""
+        return bool(
+            self._running or self._watching or self._hungry or self._settling or self._enqueuing or self._placing
+            or any(self._bodies.values())
+        )  # fmt: skip
+
     def leave(self, consumer: Hungry) -> None:
         self._barren.pop(consumer, None)
         waiting = self._hungry.get(consumer.shard)

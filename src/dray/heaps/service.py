@@ -49,6 +49,8 @@ from dray.telemetry import logger
 from dray.topics.service import TopicService
 
 RARELY_S: Final = 3_600.0
+OFTEN_S: Final = 10.0
+"""Where domains come later, with what they hold."""
 LOOK_S: Final = 0.01
 """How often a pop looks whether what it asked for has come."""
 STOP_S: Final = 10.0
@@ -79,20 +81,20 @@ class HeapService:
         kept = ReadObjects(self._policy.cache_bytes)
         self._lanes: dict[int, HeapLane] = {}
         self._readers: dict[int, BodyReader] = {}
-        self._upkeep: list[Ticker | Spiller | Rewriter | BatchKeeper | Historian] = []
+        self._upkeep: dict[int, list[Ticker | Spiller | Rewriter | BatchKeeper | Historian]] = {}
         placers: dict[int, BodyPlacer] = {}
         self._consumers: set[Consumer] = set()
         self._packer = MessagePacker()
         self.peeking = Peeking(domains=domains, readers=self._readers, clock=clock)
         self._gauges = HeapGauges(catalog=domains.catalog, stats=self.stats, clock=clock)
-        for domain, replica in domains:
+        for domain, replica in domains.all.items():
             placer = BodyPlacer(domain=domain, replica=replica, objects=objects, zone=zone, clock=clock)
             placers[domain] = placer
             self._lanes[domain] = HeapLane(
                 replica=replica, placer=placer, policy=self._policy, clock=clock, entropy=entropy, spawn=self._spawn
             )
             self._readers[domain] = BodyReader(replica=replica, objects=objects, kept=kept)
-            self._upkeep += [
+            self._upkeep[domain] = [
                 Ticker(replica, clock, self._policy),
                 Spiller(replica=replica, placer=placer, clock=clock, policy=self._policy),
                 Rewriter(
@@ -103,6 +105,7 @@ class HeapService:
                     replica=replica, domain=domain, placer=placer, topics=topics, clock=clock, policy=self._policy
                 ),
             ]
+        domains.welcome(self)
         self._batches = BatchCoordinator(
             domains=domains, placers=placers, policy=self._policy, clock=clock, entropy=entropy, spawn=self._spawn
         )
@@ -134,12 +137,18 @@ class HeapService:
         with catalog.waiter((CATALOG,)) as waiter:
             while not catalog.machine.heap_catalog.all and not self._has_histories():
                 waiter.clear()
-                await waiter.wait(RARELY_S)
+                await waiter.wait(RARELY_S if self._domains.is_whole else OFTEN_S)
         async with asyncio.TaskGroup() as group:
-            for work in self._upkeep:
-                group.create_task(work.run())
+            self._domains.tend(group, lambda domain: (work.run() for work in self._upkeep[domain]))
             group.create_task(self._finish_sagas())
             group.create_task(self._gauges.run())
+
+    def is_busy(self, domain: int) -> bool:
+        """Whether somebody takes messages of the domain, or gives it some (DL2)."""
+        return self._lanes[domain].is_busy
+
+    def leave(self, domain: int) -> None:
+        """A lane holds nothing between two requests."""
 
     def _has_histories(self) -> bool:
         """Is something of heaps that are deleted not told yet?"""

@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 from uuid import UUID
@@ -38,10 +39,11 @@ from dray.offload import Offload
 from dray.replica.checkpointer import DUE_WITH_BODIES, KEPT_BYTES, KEPT_MS, Checkpointer
 from dray.replica.checkpoints import CheckpointStore, MemoryCheckpoints, newest_machine
 from dray.replica.child import ChildFolder
-from dray.replica.domains import CATALOG_DOMAIN, Domains
+from dray.replica.domains import CATALOG_DOMAIN, Domains, SomeDomains
 from dray.replica.fold import Folder
 from dray.replica.opening import catch_up
 from dray.replica.replica import Replica
+from dray.replica.residence import DomainSlot, Residence
 from dray.replica.session import Identity, StoreDate
 from dray.replica.writer import Timing
 from dray.tasks.watch import Watch
@@ -105,6 +107,10 @@ class MetadataOptions:
     """How often it is looked whether there is something to do about checkpoints."""
     accept_clock: bool = False
     store_date: StoreDate | None = None
+    loaded_domains: int = 0
+    """How many domains may be loaded that this process does not lead; 0: all are. Who keeps a log has all of it."""
+    domain_idle_s: float = 60.0
+    load_wait_s: float = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +157,8 @@ class Metadata:
     """Resolves when the process must end."""
     watch: Watch
     """Over the long-lived work of this process."""
+    residence: Residence
+    """Which domains are loaded."""
 
 
 @asynccontextmanager
@@ -173,22 +181,28 @@ async def run_metadata(
         for part in parts:
             if part.kept is not None:
                 pass_on(part.kept.failed, failed)
-        replicas: dict[int, Replica] = {}
+        residence = Residence(
+            effects.clock, budget=0 if source.owner else options.loaded_domains, idle_s=options.domain_idle_s,
+            wait_s=options.load_wait_s,
+        )  # fmt: skip
         making: dict[int, _Making] = {}
+        stack.push_async_callback(residence.close)
         for part in parts:
-            replica = replicas[part.domain] = await _follow(stack, part, session, effects, options.timing)
-            check_genesis(replica.machine, identity, part.domain)
+            replica = _replica(part, session, effects, options.timing)
+            pass_on(replica.failed, failed)
+            bring = partial(_bring, part, replica, identity, effects, options, watch, making)
+            slot = residence.slots[part.domain] = DomainSlot(part.domain, replica, bring, effects.clock)
+            await residence.load(slot)
             if part.domain == CATALOG_DOMAIN:
                 check_whole(replica.machine, [part.domain for part in parts])
-            pass_on(replica.failed, failed)
-            if part.folder is not None:
-                making[part.domain] = _make_checkpoints(part, part.folder, replica, watch, effects.clock, options)
-                stack.push_async_callback(making[part.domain].stop)
-        yield Metadata(identity=identity, domains=Domains(replicas), failed=failed, watch=watch)
-        for domain, replica in replicas.items():
+        domains = SomeDomains(residence) if residence.budget else Domains(residence.replicas)
+        yield Metadata(identity=identity, domains=domains, failed=failed, watch=watch, residence=residence)
+
+        async def finish(domain: int) -> None:
             if domain in making:
                 await making[domain].finish()
-            await replica.close_session()
+
+        await residence.end(finish)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,20 +267,37 @@ def check_whole(catalog: Machine, there: Sequence[int]) -> None:
         )  # fmt: skip
 
 
-async def _follow(stack: AsyncExitStack, part: Part, session: Identity, effects: Effects, timing: Timing) -> Replica:
-    """A replica that has folded what there is, and follows and writes until the stack ends."""
-    await part.checkpoints.sweep()  # what the last life left half made; whatever is still wanted is folded again
-    replica = Replica(
+def _replica(part: Part, session: Identity, effects: Effects, timing: Timing) -> Replica:
+    return Replica(
         log=part.log,
-        machine=await newest_machine(part.checkpoints),
+        machine=Machine(),
         identity=session,
         clock=effects.clock,
         entropy=effects.entropy,
         timing=timing,
         checkpoints=part.checkpoints,
     )
+
+
+async def _bring(
+    part: Part,
+    replica: Replica,
+    identity: DirectoryIdentity,
+    effects: Effects,
+    options: MetadataOptions,
+    watch: Watch,
+    making: "dict[int, _Making]",
+    stack: AsyncExitStack,
+) -> None:
+    """Fold what there is of a domain; until the stack ends its replica runs, and checkpoints are made."""
+    await part.checkpoints.sweep()  # what the last life left half made; whatever is still wanted is folded again
+    replica.begin(await newest_machine(part.checkpoints))
     await catch_up(replica, part.log, effects.clock.boot_ns)
-    return await stack.enter_async_context(replica.running())
+    await stack.enter_async_context(replica.running())
+    check_genesis(replica.machine, identity, part.domain)
+    if part.folder is not None:
+        making[part.domain] = _make_checkpoints(part, part.folder, replica, watch, effects.clock, options)
+        stack.push_async_callback(making[part.domain].stop)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

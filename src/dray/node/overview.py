@@ -107,8 +107,9 @@ class BrokerView:
 
     def _partition(self, topic: Topic, number: int) -> PartitionRow:
         stream_id = topic.streams[number]
-        stream = self._domains.of(stream_id).machine.streams.find(stream_id)
-        if stream is None:  # deleted while we looked
+        found = self._domains.of(stream_id).machine if self._domains.has(stream_id) else None
+        stream = None if found is None else found.streams.find(stream_id)
+        if stream is None:  # deleted while we looked, or in a domain that is not loaded here
             return PartitionRow(number=number, start=0, end=0, size_bytes=0)
         return PartitionRow(number=number, start=stream.start, end=stream.end, size_bytes=stream.kept_bytes)
 

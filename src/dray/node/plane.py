@@ -33,6 +33,7 @@ from dray.objects.port import Objects
 from dray.offload import Offload
 from dray.replica.child import ChildFolder
 from dray.replica.domains import Domains
+from dray.replica.residence import Residence
 from dray.tasks.watch import Watch
 
 
@@ -49,6 +50,8 @@ class Plane:
     """Where record batches are unpacked, beside the loop."""
     watch: Watch
     """Over the long-lived work of this process."""
+    residence: Residence | None = None
+    """Which domains are loaded; None: all, always."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +187,7 @@ def _opened(
         entropy=effects.entropy,
         unpack=effects.unpack or effects.offload,
         watch=metadata.watch,
+        residence=metadata.residence if metadata.residence.budget else None,
     )
     return OpenPlane(plane=plane, failed=metadata.failed, places=places, directory=directory)
 
@@ -198,5 +202,5 @@ def _places(
     }
     return Places(
         rooms={what: path for what, path in rooms.items() if path is not None},
-        logs={} if directory is None else {domain: directory.log(domain) for domain, _ in domains},
+        logs={} if directory is None else {domain: directory.log(domain) for domain in domains.all},
     )

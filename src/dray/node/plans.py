@@ -82,7 +82,7 @@ class PlannerProcesses:
             Conflict: others may share it; it ends by time.
         """
         found = False
-        for _, replica in self._domains:
+        for replica in self._domains.all.values():
             await replica.sync()  # the hold was another process's: it may not be here yet
             held = replica.machine.holds.current().get(pin)
             if held is not None and held.shared:

@@ -7,6 +7,7 @@ from dray.errors import DrayError, Unavailable
 from dray.objects.cluster import bound_to
 from dray.objects.port import Objects
 from dray.replica.domains import Domains
+from dray.replica.residence import Residence
 from dray.servers.http.app import Probe
 from dray.tasks.watch import Watch
 
@@ -18,6 +19,16 @@ def metadata_probe(domains: Domains) -> Probe:
 
     async def probe() -> None:
         domains.catalog.check_serving()
+
+    return probe
+
+
+def domains_probe(residence: Residence) -> Probe:
+    """Are all domains loaded that this broker leads (DL1)?"""
+
+    async def probe() -> None:
+        if residence.missing:
+            raise Unavailable("a domain that is led here is not loaded", domains=sorted(residence.missing))
 
     return probe
 

@@ -70,7 +70,7 @@ async def register(catalog: Replica, registration: RegisterBroker) -> None:
 
 def check_not_grown(domains: Domains) -> None:
     """Raise `Grown` if the catalog names a domain that this process does not have (ND8)."""
-    missing = {*all_domains(domains.catalog.machine.head.domains)} - {domain for domain, _ in domains}
+    missing = {*all_domains(domains.catalog.machine.head.domains)} - set(domains.all)
     if missing:
         raise Grown(
             "domains were added while this broker started or slept: start it again",

@@ -18,6 +18,7 @@ from dray.fetch.reading import RecordReads
 from dray.fetch.service import FetchService
 from dray.fetch.settings import FetchSettings
 from dray.groups.offsets import BUDGET_BYTES, OffsetService
+from dray.groups.placement import domain_of_group
 from dray.groups.service import GroupService
 from dray.groups.settings import GroupSettings
 from dray.heaps.policy import HeapPolicy
@@ -103,7 +104,8 @@ def build_services(plane: Plane, settings: ServiceSettings) -> BrokerServices:
     fetch = FetchService(
         domains=domains, objects=objects, clock=clock, settings=settings.fetch, cache=cache, offload=plane.unpack
     )
-    routing = Routing(domains=domains, cluster_id=plane.identity.cluster_id)
+    keeps = None if domains.is_whole else domain_of_group
+    routing = Routing(domains=domains, cluster_id=plane.identity.cluster_id, keeps=keeps)
     produce = ProduceService(
         domains=domains, objects=objects, clock=clock, policy=settings.flush, written=cache, zone=settings.zone,
         watch=watch,

@@ -1,5 +1,6 @@
 """Settings of a broker process as a whole."""
 
+from datetime import timedelta
 from pathlib import Path
 
 from pydantic import Field
@@ -31,11 +32,23 @@ class BrokerSettings(Section):
 
 
 class ClusterSettings(Section):
-    """What a cluster is born with. It is read once, when the log is begun."""
+    """What a cluster is born with, and how much of it each broker has in memory."""
 
     domains: int = Field(default=1, ge=1, le=256)
-    """Data domains: parts of the metadata, each with a log of its own, that different brokers lead. More of them
-    spread over more brokers, and cost objects: every domain writes its own. 4 in `drayd dev --brokers N`."""
+    """Data domains: parts of the metadata, each with a log of its own, that different brokers lead. It is read once,
+    when the log is begun. More of them spread over more brokers, and cost objects: every domain writes its own. 4 in
+    `drayd dev --brokers N`."""
+
+    loaded_domains: int = Field(default=0, ge=0, le=256)
+    """So many data domains a broker has loaded, besides those that it leads and those in use; the longest unused goes
+    first. Less takes less memory, and more time for who asks a broker that does not lead. 0: all are loaded, always.
+    Set the same on every broker. A broker that keeps the log itself has all of it."""
+
+    idle: timedelta = Field(default=timedelta(minutes=1), gt=timedelta(0))
+    """With `cluster.loaded_domains`: a domain that a broker does not lead goes when nobody used it for this long."""
+
+    load_wait: timedelta = Field(default=timedelta(seconds=5), gt=timedelta(0))
+    """How long a request waits for a domain that has to be loaded, before it is told to try again."""
 
 
 class TopicSettings(Section):

@@ -36,6 +36,8 @@ async def measure_tables(domains: Domains) -> None:
     topics = list(catalog.topics.visible())
     await _add_lag(domains, topics, found)
     for _, replica in domains:
+        if not replica.is_loaded:
+            continue
         await _add_files(replica.machine, found)
     for gauge in (*_GAUGES, telemetry.TABLE_PROBLEM):
         gauge.clear()
@@ -65,6 +67,8 @@ async def _add_lag(domains: Domains, topics: list[Topic], found: dict[TopicId, T
     looked = 0
     for topic in topics:
         for number in topic.streams[: topic.visible]:
+            if not domains.has(number):
+                continue  # whoever leads it tells
             machine = domains.of(number).machine
             stream = machine.streams.find(number)
             if stream is not None and not stream.closed:

@@ -96,6 +96,11 @@ class Lane:
             self._asked = True
             self._loop.call_soon(self._consider)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a batch waits or is under way."""
+        return bool(self._queue or self._flights or self._committing or self._timing or self._asked)
+
     def drain(self) -> None:
         """From now on wait neither for company nor for the pace."""
         self._draining = True

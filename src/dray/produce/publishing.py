@@ -69,6 +69,7 @@ class Publisher:
         failures: dict[int, DrayError] = {}
         for partition, batch in batches.items():
             try:
+                await self._produce.ready(batch.stream)
                 answers[partition] = self._produce.submit(batch)
                 self._produce.deadlines.watch(answers[partition], TIMEOUT_MS)
             except DrayError as error:

@@ -65,6 +65,7 @@ class ProduceService:
         self.pressure = Pressure(limit=self._policy.max_buffer_bytes, high=self._policy.pause_bytes)
         """What waits here; servers stop reading while it is `over` and go on after `relief`."""
         self._conditional = ConditionalAppends(domains, self.pressure, zone)
+        domains.welcome(self)
         self.deadlines = Deadlines(self._loop)
         """Gives up answers that their producers do not wait for any longer."""
 
@@ -104,10 +105,24 @@ class ProduceService:
         """
         if self._stopped or self._index.exhausted:
             raise self._refusal()
+        await self.ready(batches[0].stream)
         placer = self._placer(batches[0].stream & _DOMAIN)
         answer: asyncio.Future[list[Placement]] = self._loop.create_future()
         self._spawn(_answering(answer, self._conditional.append(placer, batches, expected or {}, txn)))
         return await asyncio.shield(answer)
+
+    async def ready(self, stream: StreamId) -> None:
+        """Return when batches of a stream can be taken; `NotLoaded` if that takes too long."""
+        await self._domains.ready(stream & _DOMAIN)
+
+    def is_busy(self, domain: int) -> bool:
+        """Whether batches of a domain wait here or are under way (DL2)."""
+        lane = self._lanes.get(domain)
+        return lane is not None and lane.is_busy
+
+    def leave(self, domain: int) -> None:
+        """The domain goes: batches that come now are refused until it is back."""
+        self._lanes.pop(domain, None)
 
     async def new_producer(self) -> ProducerId:
         """An id for a producer, unique over the cluster's life; its epoch begins at 0.
@@ -154,9 +169,12 @@ class ProduceService:
 
     def _replica(self, domain: int) -> Replica:
         try:
-            return self._domains[domain]
+            replica = self._domains[domain]
         except KeyError:
             raise NotStored("this broker does not serve the domain", domain=domain) from None
+        if not replica.is_loaded:
+            raise NotStored("the domain is not loaded here: try again", domain=domain)  # DL3
+        return replica
 
     def _placer(self, domain: int) -> Placer:
         return Placer(

@@ -75,6 +75,10 @@ class Barrier:
         self._waiting: list[tuple[int, int, asyncio.Future[None], int]] = []
         self._ticket = 0
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._waiting
+
     def wait(self, position: int, now_ns: int = 0) -> "asyncio.Future[None]":
         """Resolves when the position is applied; `now_ns` says for `give_up` since when it is waited for."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -23,6 +23,10 @@ class Stopped(Unavailable):
     """The replica is stopping or has stopped; nothing happened."""
 
 
+class NotLoaded(Unavailable):
+    """The domain is not loaded here at the moment (DL3): nothing happened; try again, or ask who leads it."""
+
+
 class CommitUnknown(Unknown):
     """The entry may have been applied; its session was given up, so it will not be applied later than that."""
 

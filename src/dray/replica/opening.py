@@ -19,14 +19,14 @@ async def catch_up(replica: Replica, log: Log, boot_ns: Callable[[], int]) -> in
     """Fold up to the tail as it is now; how many entries that took. A trimmed log is left to the replica's follower."""
     tail = await log.tail()
     folded = 0
-    if replica.machine.position >= tail:
+    if replica.position >= tail:
         return folded
     piece_ns = boot_ns() + PIECE_NS
     try:
-        async for position, entry in log.follow(Position(replica.machine.position)):
+        async for position, entry in log.follow(Position(replica.position)):
             replica.apply(position, entry)
             folded += 1
-            if replica.machine.position >= tail or replica.failed.done():
+            if replica.position >= tail or replica.failed.done():
                 break
             if boot_ns() >= piece_ns:
                 await asyncio.sleep(0)

@@ -130,6 +130,10 @@ class Proposals:
         self._filled.set()
         return proposal.answer
 
+    @property
+    def is_empty(self) -> bool:
+        return not any(queue.waiting for queue in self._turns)
+
     async def wait(self) -> None:
         """Until there is something to write."""
         await self._filled.wait()
@@ -193,5 +197,5 @@ class Proposals:
                 yield queue.waiting.popleft()
 
     def _note_emptiness(self) -> None:
-        if not any(queue.waiting for queue in self._turns):
+        if self.is_empty:
             self._filled.clear()

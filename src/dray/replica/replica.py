@@ -15,15 +15,17 @@ Invariants
          the newest entry that it saw applied was sent, stops serving (Q5).
     RP6  A tool expires nobody: it does not know the ttl that the brokers were
          configured with.
+    DL3  Nothing is told from a domain that is not loaded: whoever looks at its
+         state is told so, and whoever waits for it waits until it is loaded.
     RP11  Nobody waits for ever for a fold that stands still or lags: what was
           sent stays unknown in time, a sync fails, and the follower is
           connected anew.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Final, NoReturn, cast
 
 from dray.clock import Clock
 from dray.errors import DrayError, Unavailable
@@ -42,7 +44,7 @@ from dray.replica.barrier import Barrier as AppliedBarrier
 from dray.replica.barrier import SharedTail
 from dray.replica.checkpoints import CheckpointStore, newest_machine
 from dray.replica.digests import Digests
-from dray.replica.errors import Behind, Diverged, NotServing, Stopped, TooNew
+from dray.replica.errors import Behind, Diverged, NotLoaded, NotServing, Stopped, TooNew
 from dray.replica.expiry import Observer
 from dray.replica.foretelling import Foretelling
 from dray.replica.leaving import leave
@@ -58,6 +60,16 @@ STALLS_IN_A_TTL: Final = 6
 
 ENTRY_COST_BYTES: Final = 400
 """What folding an entry costs besides its bytes, in bytes of a long one: many small ones make a slow start too."""
+
+
+class _Absent:
+    """Stands where the state of a domain was: there is nothing to look at (DL3)."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise NotLoaded("the domain is not loaded here at the moment")
+
+
+ABSENT: Final = cast(Machine, _Absent())
 
 
 class Replica:
@@ -76,14 +88,16 @@ class Replica:
         counters: int = COUNTERS,
     ) -> None:
         """`counters`: how many objects a session may name before another one is opened (RP10)."""
+        self._state = machine
         self.machine = machine
+        """What services look at: the state that is followed, or `ABSENT` (DL3)."""
         self.timing = timing or Timing()
         self._identity = identity
         self._is_tool = identity.kind is SessionKind.TOOL
         self._log = log
         self._polled = log if isinstance(log, Polls) else None
         if isinstance(log, TellsAhead):
-            log.foretells(Foretelling(lambda: self.machine))
+            log.foretells(Foretelling(lambda: self._state))
         self._clock = clock
         self._checkpoints = checkpoints
         self._wakeups = Wakeups()
@@ -115,6 +129,8 @@ class Replica:
         """What its entries name: an entry of many costs more to fold than its bytes tell."""
         self._failure: DrayError | None = None
         self._stopping = False
+        self.load: Callable[[], Awaitable[None]] | None = None
+        """Set while the domain is not loaded, or about to go: returns when it is (DL3)."""
         self.failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
         """Resolves when the replica has stopped for good: the process must end."""
         self._digests.remember(machine.position, machine.digest)
@@ -131,8 +147,11 @@ class Replica:
             Unavailable (Busy, Stopped, NotServing ...): nothing happened.
             CommitUnknown: it may have happened; repeat with the same identity.
         """
+        if self.load is not None:
+            send_by_ns = self.send_by_ns() if send_by_ns is None else send_by_ns  # RP8: it gets no younger by waiting
+            await self.load()
         self._check_running()
-        return await self._proposals.add(commands, self.machine.version, send_by_ns=send_by_ns)
+        return await self._proposals.add(commands, self._state.version, send_by_ns=send_by_ns)
 
     def send_by_ns(self) -> int:
         """When what is proposed now is too old to be sent, on the boot clock (RP8)."""
@@ -144,13 +163,15 @@ class Replica:
         Raises:
             Unavailable (Behind, Stopped ...): the newest truth is not known here in time.
         """
+        if self.load is not None:
+            await self.load()
         tail = await self._newest()
-        if tail > self.machine.position:
+        if tail > self._state.position:
             await self._until_applied(tail)
 
     async def _newest(self) -> int:
         self._check_running()
-        before = self.machine.position
+        before = self._state.position
         tail = await self._tails.get()
         self._check_running()  # nobody would wake a waiter that comes after the failure
         if tail < before:
@@ -164,12 +185,12 @@ class Replica:
     async def _catch_up(self) -> None:
         """A long history may take its time, as long as it goes on."""
         tail = await self._newest()
-        while self.machine.position < tail:
-            before = self.machine.position
+        while self._state.position < tail:
+            before = self._state.position
             try:
                 await self._until_applied(tail)
             except Behind:
-                if self.machine.position == before:
+                if self._state.position == before:
                     raise
 
     @property
@@ -219,6 +240,36 @@ class Replica:
 
     # -- life --------------------------------------------------------------
 
+    def begin(self, machine: Machine) -> None:
+        """Stand on this state, in place of none; it is shown when it is as new as the log (`running`)."""
+        self._state = machine
+        self._start_from(machine)
+        self._moved.clear()
+        self._stopping = False
+
+    def end(self) -> Machine:
+        """Nothing runs any more, and there is no state to look at from now on (DL3); the one that there was."""
+        left, self._state, self.machine = self._state, ABSENT, ABSENT
+        self._writer.forget()
+        self._digests.clear()
+        self._observer.clear()
+        return left
+
+    @property
+    def position(self) -> int:
+        """How far the log is folded, shown already or not."""
+        return self._state.position
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether there is a state to look at, and it stays for now."""
+        return self.load is None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits for the log, or for what it will show, but the keepers of this process."""
+        return self._proposals.is_empty and self._writer.is_idle and self._barrier.is_empty
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Replica"]:
         """Follow and write for as long as the block runs; caught up with the tail at its start."""
@@ -227,6 +278,7 @@ class Replica:
         try:
             await asyncio.sleep(0)  # each task has begun: one that never began could not be ended cleanly
             await self._catch_up()
+            self.machine = self._state  # not earlier: who synced before it went must not see less now (DL3)
             yield self
         finally:
             self._stopping = True
@@ -278,7 +330,7 @@ class Replica:
         """Read on, from wherever the machine is, whatever ends a reading (RP11)."""
         idle = 0
         while self._failure is None:
-            before = self.machine.position
+            before = self._state.position
             self._reading = asyncio.create_task(self._fold())
             try:
                 await asyncio.wait((self._reading,))
@@ -292,12 +344,12 @@ class Replica:
                         await self._jump()
                 elif error is not None:
                     raise error
-            idle = 0 if self.machine.position > before else idle + 1
+            idle = 0 if self._state.position > before else idle + 1
             if idle:  # it ended, or was ended, without having read anything
                 await self._clock.sleep(RETRY_S[min(idle, len(RETRY_S)) - 1])
 
     async def _fold(self) -> None:
-        async for position, entry in self._log.follow(Position(self.machine.position)):
+        async for position, entry in self._log.follow(Position(self._state.position)):
             self.apply(position, entry)
             if self._failure is not None:
                 return
@@ -311,10 +363,10 @@ class Replica:
             self._proposals.drop_late()
             self._barrier.give_up(
                 now_ns - self.timing.settle_ms * 1_000_000,
-                Behind("the newest entries of the log are not seen here", read=self.machine.position),
+                Behind("the newest entries of the log are not seen here", read=self._state.position),
             )
-            if self._stall.stalled(self.machine.position, now_ns) and self._reading is not None:
-                logger().warning(telemetry.STALLED, read=self.machine.position, expected=self._stall.expected)
+            if self._stall.stalled(self._state.position, now_ns) and self._reading is not None:
+                logger().warning(telemetry.STALLED, read=self._state.position, expected=self._stall.expected)
                 telemetry.FOLLOWS_CUT.inc()
                 self._reading.cancel()
 
@@ -328,15 +380,15 @@ class Replica:
         if self._failure is not None:
             return  # RP4
         mine = self._writer.is_mine(entry)
-        applied = self.machine.apply(position, entry, want_verdicts=mine)
+        applied = self._state.apply(position, entry, want_verdicts=mine)
         if applied.outcome is Outcome.HALTED:
-            self.fail(TooNew("the active version is above this build: run a newer Dray", version=self.machine.version))
+            self.fail(TooNew("the active version is above this build: run a newer Dray", version=self._state.version))
             return
         telemetry.APPLIED.inc()
         self.bytes_since_checkpoint += len(entry) + ENTRY_COST_BYTES - applied.body_bytes
         self.bodies_since_checkpoint += applied.body_bytes
         self.rows_since_checkpoint += applied.rows
-        self._digests.remember(position, self.machine.digest)
+        self._digests.remember(position, self._state.digest)
         self._observe(applied)
         self._writer.applied(applied, mine=mine)
         self._wakeups.wake(applied.streams)
@@ -357,7 +409,7 @@ class Replica:
             head = envelope.decode_head(entry)
         except envelope.BadEntry:
             return  # the machine refuses it, the same way everywhere
-        known = head.session == 0 or head.session in self.machine.sessions.live
+        known = head.session == 0 or head.session in self._state.sessions.live
         if not known:
             return  # a late copy of a session that ended: it does nothing
         if head.seen_position >= position or self._digests.contradict(head.seen_position, head.seen_digest):
@@ -381,31 +433,35 @@ class Replica:
     def _observe_all(self) -> None:
         """After an Open, or a fresh start: watch over every live session that is not watched yet."""
         now_ns = self._clock.boot_ns()
-        for session in self.machine.sessions.live.values():
+        for session in self._state.sessions.live.values():
             self._observer.watch(session.id, session.last_n, now_ns)
 
     async def _jump(self) -> None:
         """History is trimmed: load a newer checkpoint and go on from there (RP3)."""
         if self._checkpoints is None:
-            raise Diverged("the log is trimmed and there is no checkpoint to load", read=self.machine.position)
+            raise Diverged("the log is trimmed and there is no checkpoint to load", read=self._state.position)
         machine = await newest_machine(self._checkpoints)
-        if machine.position <= self.machine.position:
+        if machine.position <= self._state.position:
             raise Diverged(
                 "the log is trimmed above the newest checkpoint that can be read here: copy a newer .checkpoint of"
                 " another broker of this cluster into the directory of checkpoints, or restore a backup",
-                read=self.machine.position,
+                read=self._state.position,
             )
-        left, self.machine = self.machine, machine
-        self.bytes_since_checkpoint = self.bodies_since_checkpoint = self.rows_since_checkpoint = 0
-        self._digests.clear()
-        self._digests.remember(machine.position, machine.digest)
-        self._observer.clear()
-        self._observe_all()
+        left, self._state = self._state, machine
+        self.machine = machine if self.machine is left else self.machine
+        self._start_from(machine)
         self._writer.jumped()
         self._wakeups.wake_all()
         self._barrier.reached(machine.position)
         logger().warning(telemetry.JUMPED, position=machine.position)
         await leave(left)
+
+    def _start_from(self, machine: Machine) -> None:
+        self.bytes_since_checkpoint = self.bodies_since_checkpoint = self.rows_since_checkpoint = 0
+        self._digests.clear()
+        self._digests.remember(machine.position, machine.digest)
+        self._observer.clear()
+        self._observe_all()
 
     def due_for_expiry(self) -> Sequence[tuple[SessionId, int]]:
         """Sessions that this replica may propose to expire (Q5); an older broker that is heard goes first."""
@@ -414,7 +470,7 @@ class Replica:
         own = self._writer.own_id
         elders = sum(
             1
-            for session in self.machine.sessions.live.values()
+            for session in self._state.sessions.live.values()
             if session.kind is SessionKind.BROKER and session.id < own and not self.is_silent(session.id)
         )
         return self._observer.due(patience=1 + 0.5 * elders)

@@ -26,3 +26,10 @@ COMMIT_SECONDS: Final = telemetry.histogram(
 )
 FOLLOWS_CUT: Final = telemetry.counter("dray_metadata_follows_cut_total", "followers that stood still and were cut")
 APPLIED: Final = telemetry.counter("dray_metadata_applied_entries_total", "entries folded by this process")
+
+DOMAIN_LOADED: Final = telemetry.event("replica.domain_loaded", "a domain was loaded, because it is led or used here")
+DOMAIN_DROPPED: Final = telemetry.event("replica.domain_dropped", "a domain that nobody used here was dropped")
+DOMAIN_NOT_LOADED: Final = telemetry.event("replica.domain_not_loaded", "a domain could not be loaded; tried again")
+LOADED_DOMAINS: Final = telemetry.gauge("dray_domains_loaded", "domains that this broker has loaded, the catalog too")
+LOADS: Final = telemetry.counter("dray_domain_loads_total", "domains that were loaded after the start")
+DROPS: Final = telemetry.counter("dray_domain_drops_total", "domains that were dropped because nobody used them here")

@@ -157,6 +157,15 @@ class Writer:
         self._session = None
         self.give_up(CommitUnknown("the replica jumped over the entry's place in the log"))
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no entry is in flight."""
+        return self._flight is None
+
+    def forget(self) -> None:
+        """The domain is not followed any more: whatever session is left is somebody else's to expire."""
+        self._session, self._kept = None, False
+
     def give_up(self, error: DrayError) -> None:
         """Nobody will learn the verdict of what is in flight."""
         if self._flight is not None and not self._flight.landed.done():

@@ -74,6 +74,8 @@ class RetentionService:
         """One look at log starts, closed streams and dead objects."""
         mine = await self._turns.take()
         for domain, replica in mine:
+            if not replica.is_loaded:
+                continue
             self._compare_clocks(domain, replica)
             await self._attempt("floors", domain, self._floors.run(replica))
             await self._attempt("garbage", domain, self._garbage.run(replica))
@@ -87,7 +89,7 @@ class RetentionService:
     async def expire(self) -> None:
         """One look at producers and committed offsets."""
         for domain, replica in self._turns.mine():
-            if not is_ahead(replica.machine, self._clock.wall_ms()):
+            if replica.is_loaded and not is_ahead(replica.machine, self._clock.wall_ms()):
                 await self._attempt("expiry", domain, self._expiry.run(replica))
 
     async def sweep(self) -> None:

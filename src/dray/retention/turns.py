@@ -40,7 +40,7 @@ class Turns:
         """The domains that this process works on in this pass."""
         mine = []
         for domain, replica in self._domains:
-            if not self._is_mine(domain, replica):
+            if not replica.is_loaded or not self._is_mine(domain, replica):
                 continue  # RT1
             try:
                 if replica.session is None and holds_anything(replica.machine):

@@ -19,11 +19,14 @@ Invariants
          request with another one is told so: 74 below it, 75 above.
     RG2  A broker that serves names itself, also in the moment between two of
          its sessions: a client forgets a broker that an answer leaves out.
+    RG7  Where brokers have some domains loaded only, the broker to ask about a
+         group is the one that leads the domain which keeps it (DL1).
     RG4  Somebody is always named: brokers that are silent, about to stop or
          in another zone are left out only while there are others.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from dray.machine.brokers import Broker
 from dray.machine.names import StreamId
@@ -31,16 +34,23 @@ from dray.replica.domains import Domains
 from dray.routing.leaders import bounded_leaders, rank
 from dray.routing.view import Node, RoutingView, group_key
 
+MOST_RECKONED: Final = 64
+
 
 class Routing:
     """The brokers of the cluster, as one of them tells it."""
 
-    def __init__(self, *, domains: Domains, cluster_id: str) -> None:
+    def __init__(
+        self, *, domains: Domains, cluster_id: str, keeps: Callable[[str, int], int] | None = None
+    ) -> None:  # fmt: skip
+        """`keeps`: the domain of a group, of so many; where it tells who is to be asked about the group (RG7)."""
         self.cluster_id = cluster_id
+        self._keeps = keeps
         self._domains = domains
         self._catalog = domains.catalog
         self._own: Broker | None = None
         """This very broker as it was registered last."""
+        self._reckoned: dict[tuple[range, tuple[int, ...]], dict[int, int]] = {}
         self._heard = _Views()
         self._live = _Views()
         self._numbers = self._changes = 0
@@ -81,9 +91,44 @@ class Routing:
                 return self._view(views, brokers, listener, "")  # RG4
             self._numbers += 1
             leaders = bounded_leaders(domains, tuple(nodes))
-            found = RoutingView(number=self._numbers, change=self._changes, nodes=nodes, leaders=leaders)
+            found = RoutingView(
+                number=self._numbers, change=self._changes, nodes=nodes, leaders=leaders,
+                keeper=None if self._keeps is None else self._keeper,
+            )  # fmt: skip
             views.kept[listener, zone] = found
         return found
+
+    def led(self) -> frozenset[int] | None:
+        """The domains that this broker leads for anybody, as the log has it or as it is heard; None: not registered.
+
+        Whoever has no listener that clients are told of leads all the same: it is asked by nobody, but is at work.
+        """
+        own = self._registered()
+        if own is None:
+            return None
+        domains, found = self._catalog.machine.head.data_domains, set[int]()
+        for brokers in (self._brokers(), _some(self._known(), lambda broker: not broker.draining)):
+            groups = {tuple(sorted(brokers)), tuple(sorted(n for n, one in brokers.items() if one.zone == own.zone))}
+            for entry in own.listeners:
+                for zone in ("", own.zone):
+                    groups.add(tuple(_nodes((b for b in brokers.values() if not zone or b.zone == zone), entry.name)))
+            for numbers in groups:
+                leaders = self._leaders(domains, numbers)
+                found.update(domain for domain, leader in leaders.items() if leader == own.broker_id)
+        return frozenset(found)
+
+    def _leaders(self, domains: range, brokers: tuple[int, ...]) -> Mapping[int, int]:
+        """Asked for each group: it is reckoned once for each set of brokers."""
+        known = self._reckoned.get((domains, brokers))
+        if known is None:
+            if len(self._reckoned) >= MOST_RECKONED:
+                self._reckoned.clear()
+            known = self._reckoned[domains, brokers] = bounded_leaders(domains, brokers)
+        return known
+
+    def _keeper(self, group: str) -> int:
+        assert self._keeps is not None
+        return self._keeps(group, self._catalog.machine.head.group_domains)
 
     def _brokers(self) -> Mapping[int, Broker]:
         """The brokers that clients should ask, by id."""
@@ -111,11 +156,17 @@ class Routing:
 
     def epoch(self, stream: StreamId) -> int:
         """The leader epoch of a stream, in every answer (RG1)."""
-        return self._domains.of(stream).machine.head.generation
+        return self._domains.generation(stream)
 
     def rank(self, group: str) -> int:
         """How many brokers come before this one in looking after a group; 0: none does."""
-        return rank(group_key(group), tuple(self._brokers()), self.broker_id)
+        brokers = tuple(self._brokers())
+        if self._keeps is None:
+            return rank(group_key(group), brokers, self.broker_id)
+        leader = self._leaders(self._catalog.machine.head.data_domains, brokers).get(self._keeper(group), -1)
+        if leader == self.broker_id:
+            return 0  # RG7
+        return 1 + rank(group_key(group), [one for one in brokers if one != leader], self.broker_id)
 
 
 class _Views:

@@ -5,7 +5,7 @@ Invariants
          among its nodes: clients take any other for nobody.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dray.errors import Unavailable
@@ -35,6 +35,8 @@ class RoutingView:
     """By id, in order."""
     leaders: Mapping[int, int]
     """The broker to ask, for each domain that holds streams."""
+    keeper: Callable[[str], int] | None = None
+    """The domain of a group, where its leader is to be asked about the group (RG7)."""
 
     @property
     def controller(self) -> int:
@@ -49,6 +51,8 @@ class RoutingView:
         """The broker to ask about a group."""
         if not self.nodes:
             raise Unavailable("no broker is registered yet: try again")
+        if self.keeper is not None:
+            return self.nodes[self.leaders[self.keeper(group)]]  # RG7
         return self.nodes[rendezvous(group_key(group), tuple(self.nodes), default=-1)]  # RG6
 
 

@@ -330,6 +330,8 @@ class Cluster:
     async def _compare_states(self, domain: int) -> None:
         positions: dict[int, list[tuple[str, str]]] = {}
         for broker in self.live():
+            if not broker.domains.has(StreamId(domain)):
+                continue
             machine = broker.domains[domain].machine
             state = (broker.process.name, checkpoint.fingerprint(machine))
             positions.setdefault(machine.position, []).append(state)
@@ -353,7 +355,8 @@ async def _run(work: Callable[[Broker], Awaitable[None]], broker: Broker) -> Non
 
 async def _answer(work: Callable[[Broker], Awaitable[T]], broker: Broker, answer: "asyncio.Future[T]") -> None:
     try:
-        result = await work(broker)
+        with broker.domains.request():
+            result = await work(broker)
     except Exception as error:
         if not answer.done():
             answer.set_exception(error)

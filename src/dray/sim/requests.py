@@ -74,6 +74,7 @@ class Requests:
         taken: list[asyncio.Future[Stored] | DrayError] = []
         for batch in batches:
             try:
+                await self.services.produce.ready(batch.stream)
                 taken.append(self.services.produce.submit(batch.submitted))
             except DrayError as error:
                 taken.append(error)

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -40,7 +41,7 @@ from dray.node.overview import BrokerView
 from dray.node.plane import OpenPlane, Plane, open_plane
 from dray.node.plans import PlannerProcesses
 from dray.node.pools import Pools
-from dray.node.probes import metadata_probe, stop_probe, store_probe, tasks_probe
+from dray.node.probes import domains_probe, metadata_probe, stop_probe, store_probe, tasks_probe
 from dray.node.registration import (
     LISTENER,
     OUTSIDE,
@@ -131,6 +132,9 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
         check_not_grown(plane.domains)  # ND8
         known = plane.watch.start("registration", lambda: keep_registered(plane.domains, registration, opened.failed))
         stack.push_async_callback(plane.watch.stop, known)
+        if plane.residence is not None:
+            coming = partial(plane.residence.run, built.routing.led)
+            stack.push_async_callback(plane.watch.stop, plane.watch.start("domains", coming))
         for name, work in (
             ("loop-lag", _measure_lag),
             ("group-lag", _lag_watch(built).run),
@@ -174,9 +178,13 @@ async def run_broker(config: Config, open_objects: OpenStore = open_store) -> As
 async def _open_plane(stack: AsyncExitStack, config: Config, made: ProcessEffects) -> OpenPlane:
     """The directory, the store and the metadata: all that a broker knows."""
     broker, log = config.get(BrokerSettings), config.get(LogSettings)
+    cluster = config.get(ClusterSettings)
     options = MetadataOptions(
         name="broker",
-        domains=config.get(ClusterSettings).domains,
+        domains=cluster.domains,
+        loaded_domains=cluster.loaded_domains,
+        domain_idle_s=cluster.idle.total_seconds(),
+        load_wait_s=cluster.load_wait.total_seconds(),
         timing=_timing(config.get(SessionSettings)),
         segment_bytes=int(log.segment_bytes),
         max_entry_bytes=int(log.max_entry_bytes),
@@ -296,6 +304,8 @@ async def _start_http(
         "audit": audit_probe(admission.access),
         "stop": stop_probe(stopping),
     }
+    if plane.residence is not None:
+        probes["domains"] = domains_probe(plane.residence)
     tables = served_catalog(
         config.get(TableSettings), config.get(ObjectsSettings), opened.directory, plane.objects, pools.upkeep
     )

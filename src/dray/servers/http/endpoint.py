@@ -21,6 +21,7 @@ from starlette.routing import Route
 
 from dray import telemetry as names
 from dray.errors import DrayError
+from dray.replica.residence import one_request
 from dray.servers.http import telemetry
 from dray.servers.http.bodies import Bodies
 from dray.servers.http.errors import JSON, BadRequest, failure
@@ -142,8 +143,9 @@ class _Path:
 
     async def __call__(self, scope: object, receive: object, send: object) -> None:
         request = Request(scope, receive, send)  # type: ignore[arg-type]
-        response = await self._answer(request)
-        await response(request.scope, request.receive, request._send)
+        with one_request():
+            response = await self._answer(request)
+            await response(request.scope, request.receive, request._send)
 
     async def _answer(self, request: Request) -> Response:
         if request.method == "OPTIONS":

@@ -189,7 +189,8 @@ class Exchanges:
             route.version, exchange.header.client_id, self.peer, core.services, core.matrix, exchange.turn
         )  # fmt: skip
         try:
-            response = await route.endpoint.handle(message, context)
+            with core.services.domains.request():
+                response = await route.endpoint.handle(message, context)
             if response is not None:
                 _answer(exchange, response)
         except Disconnect as error:

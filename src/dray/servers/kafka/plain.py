@@ -73,9 +73,12 @@ class Plain:
         view = _view(frame, services, peer) if services.sending.partitions else None
         now_ms, take_row = services.clock.wall_ms(), services.intake.take_row
         batches: list[NewBatch] = []
+        is_whole = services.domains.is_whole
         for row in rows:
             topic = named(row[0], services)
             if topic is None or not 0 <= row[1] < topic.visible:
+                return None
+            if not is_whole and not services.domains.has(topic.streams[row[1]]):
                 return None
             if view is not None and view.leader(topic.streams[row[1]]) != services.routing.broker_id:
                 return None

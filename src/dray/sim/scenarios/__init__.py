@@ -22,6 +22,7 @@ from dray.sim.scenarios import (
     ordering,
     pipelines,
     recovery,
+    residence,
     rollback,
     rules,
     sessions,
@@ -38,4 +39,5 @@ _MODULES: Final = (
 
 SCENARIOS: Final[dict[str, Scenario]] = {name: run for module in _MODULES for name, run in module.SCENARIOS.items()}
 PLANTED: Final[dict[str, Scenario]] = {name: run for module in _MODULES for name, run in module.PLANTED.items()}
-BESIDE: Final[dict[str, Scenario]] = heap_history.SCENARIOS
+PLANTED |= residence.PLANTED
+BESIDE: Final[dict[str, Scenario]] = heap_history.SCENARIOS | residence.SCENARIOS

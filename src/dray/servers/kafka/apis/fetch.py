@@ -137,10 +137,13 @@ async def _reads(
     except DrayError as error:
         return [code_for(error, Family.DATA) for _ in wanted.partitions]
     epoch, is_plain = context.services.routing.epoch, not rack and not context.services.sending.partitions
+    domains = context.services.domains
+    is_whole, has = domains.is_whole, domains.has
     reads: list[_Found] = []
     for partition in wanted.partitions:
-        if is_plain and 0 <= partition.partition < topic.visible:  # what nearly all are, and nothing to wait for
-            stream = topic.streams[partition.partition]
+        at = partition.partition
+        if is_plain and 0 <= at < topic.visible and (is_whole or has(topic.streams[at])):
+            stream = topic.streams[at]  # what nearly all are, and nothing to wait for
             reads.append(_at_epoch(partition, stream, epoch(stream)))
         else:
             reads.append(await _read(topic, partition, context, asked, leading, rack))

@@ -8,6 +8,7 @@ import asyncio
 from typing import Final
 
 from dray.errors import DrayError
+from dray.machine.names import domain_of
 from dray.machine.topics import Topic
 from dray.pace import Pace
 from dray.servers.kafka.asked import Asked
@@ -56,6 +57,7 @@ async def _end(topic: Topic, one: OffsetForLeaderPartition, context: Context, as
         stream = await asked.stream(topic, one.partition)
         if wrong := epoch_error(one.current_leader_epoch, services.routing.epoch(stream)):
             return _refusal(one, wrong)
+        await services.domains.ready(domain_of(stream))
         end = await services.log_offsets.end_of_epoch(stream, one.leader_epoch, asked.fresh)
     except DrayError as error:
         return _refusal(one, code_for(error, Family.DATA))

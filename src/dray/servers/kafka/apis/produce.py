@@ -10,6 +10,7 @@ import asyncio
 from typing import Final
 
 from dray.errors import DrayError
+from dray.machine.names import domain_of
 from dray.machine.topics import Topic
 from dray.pace import Pace
 from dray.produce.batches import NewBatch, Stored
@@ -140,6 +141,8 @@ async def _prepare(
         stream = await asked.stream(topic, data.index)
         if leading is not None:
             await leading.check(stream)
+        else:
+            await context.services.domains.ready(domain_of(stream))
         checked = await context.services.intake.check(
             topic, stream, data.records or b"", owner=context.peer, knows_zstd=context.version >= _FIRST_WITH_ZSTD
         )
