@@ -120,7 +120,8 @@ def _write(path: Path, outcomes: Sequence[Outcome], started: dict[str, object], 
 def write_readme(modules: Sequence[str], out: Path, readme: Path) -> int:
     """Replace what stands between the markers by the last results of every module.
 
-    A module that was not measured here keeps its rows: they say when and where it was.
+    A module that was not measured here keeps its rows: they say when and where it was. One that nobody measured has
+    none, and is told.
     """
     head, begin, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
     old, end, tail = rest.partition(END)
@@ -138,12 +139,12 @@ def write_readme(modules: Sequence[str], out: Path, readme: Path) -> int:
         rows += kept
         runs += [line for line in old.splitlines() if line.startswith(f"- {module}: ")]
         missing += [] if kept else [module]
-    if missing:
-        print(f"bench: not measured yet: `python -m bench {' '.join(missing)}`", file=sys.stderr)
-        return 1
     used = _libraries(old, [document for document in documents.values() if document is not None])
     text = "\n".join([head + BEGIN, "", *rows, "", *runs, "", f"Libraries: {used}.", "", END + tail])
     readme.write_text(text, encoding="utf-8")
+    if missing:
+        print(f"bench: not measured yet: `python -m bench {' '.join(missing)}`", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -6,7 +6,7 @@ one writer         a process with one append in flight, followed by itself and b
 append over put    an append against a bare put of the same bytes, by one client in turns of 40
 
 Oxia is our double of it, a process in Python: what it says is how the client compares with itself, and nothing about
-the speed of a server. The bucket is versitygw behind a proxy of ours in which every request takes 30 ms more; both count
+the speed of a server. The bucket is versitygw behind a proxy of ours where every request takes 30 ms more; both count
 as its server. Commits of the delta log are without the list of offsets, which takes a replica.
 """
 

@@ -105,7 +105,7 @@ def test_the_readme_gets_the_last_run_of_each_module_between_its_markers(tmp_pat
 
 
 @pytest.mark.slow
-def test_a_module_that_was_not_measured_here_keeps_its_rows(tmp_path, monkeypatch):
+def test_a_module_that_was_not_measured_here_keeps_its_rows(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("bench.__path__", [str(tmp_path)])
     write_module(tmp_path, "zz_new", "def cases(): return [Absolute('fine', lambda: 2.0, 1.0, 'x')]")
     command.run(["zz_new"], out=tmp_path / "out")
@@ -113,6 +113,8 @@ def test_a_module_that_was_not_measured_here_keeps_its_rows(tmp_path, monkeypatc
     old = "| zz_old: a | 1 |\n| zz_gone: b | 2 |\n\n- zz_old: long ago\n- zz_new: older\n\nLibraries: some 1.2.\n"
     readme.write_text(f"{command.BEGIN}\n{old}{command.END}\n", encoding="utf-8")
     assert command.write_readme(["zz_new", "zz_old"], tmp_path / "out", readme) == 0
+    assert command.write_readme(["zz_new", "zz_never", "zz_old"], tmp_path / "out", readme) == 1
+    assert "zz_never" in capsys.readouterr().err
     text = readme.read_text()
     assert "| zz_old: a | 1 |" in text
     assert "- zz_old: long ago" in text
