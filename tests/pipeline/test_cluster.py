@@ -3,13 +3,12 @@
 import ast
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +19,7 @@ import pytest
 from dray.pipeline.java import find_java_home
 from tests.pipeline.job import CLUSTER
 from tests.pipeline.parts import Row, broker_process, consumed, create, numbered, produce, wait_until
+from tests.pipeline.test_connect import words_of
 from tests.pipeline.test_drayd_compactor import DRAYD, table_of
 
 pytestmark = pytest.mark.slow
@@ -51,17 +51,20 @@ class Cluster:
 
     def executors(self) -> list[psutil.Process]:
         found = [child for worker in self.workers if worker.is_running() for child in worker.children()]
-        return [one for one in found if "CoarseGrainedExecutorBackend" in " ".join(one.cmdline())]
+        return [one for one in found if "CoarseGrainedExecutorBackend" in " ".join(words_of(one))]
 
     def lose_executors(self) -> None:
-        for executor in self.executors():
-            executor.send_signal(signal.SIGKILL)
+        _kill(self.executors())
 
     def lose_machine(self) -> None:
         """A worker and everything below it, at once."""
-        worker = self.workers[0]
-        for process in [worker, *worker.children(recursive=True)]:
-            process.send_signal(signal.SIGKILL)
+        _kill([self.workers[0], *self.workers[0].children(recursive=True)])
+
+
+def _kill(processes: list[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 @contextmanager
@@ -151,10 +154,12 @@ def test_a_lost_executor_costs_no_record_and_doubles_none(store, tmp_path, momen
         lost.wait(300)
 
     def lose(wanted: int, how: Callable[[], None]) -> None:
-        for _ in range(wanted):
-            assert asked.acquire(timeout=300)
-        how()
-        lost.set()
+        try:
+            for _ in range(wanted):
+                assert asked.acquire(timeout=300)
+            how()
+        finally:
+            lost.set()
 
     data = tmp_path / "data"
     with cluster_in(tmp_path / "cluster", store.environ) as made, broker_process(data) as started:
