@@ -244,7 +244,7 @@ async def test_a_key_that_is_shown_is_checked_also_where_none_is_needed():
 
 
 async def test_when_keys_were_used_is_written_down_to_the_minute():
-    """D-311"""
+    """D-252, D-311"""
     async with stand() as broker:
         record, text = await broker.key()
         await broker.admit(text)

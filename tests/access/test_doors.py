@@ -63,7 +63,7 @@ def heaps(dray: TestBroker, key: str | None = None):
 
 @pytest.mark.slow
 def test_the_first_key_closes_both_doors_and_everybody_needs_one_from_then_on(dray):
-    """D-203, D-250: 401 and UNAUTHENTICATED; the Kafka port is as it was"""
+    """D-224, D-203, D-250: 401 and UNAUTHENTICATED; the Kafka port is as it was"""
     with http(dray) as nobody:
         assert nobody.get("/keys").json() == {"keys": []}
         assert isinstance(heaps(dray), pb.ListHeapsResp)

@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 
 from dray.cli.asking import dlq, groups, heap, topics
-from dray.cli.asking._connecting import NotConfirmed, confirm
+from dray.cli.confirming import NotConfirmed, confirm
 
 
 @pytest.fixture(autouse=True)

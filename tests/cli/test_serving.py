@@ -94,7 +94,7 @@ def test_the_defaults_are_one_directory_and_this_machine(capsys: pytest.CaptureF
 
 
 def test_dev_serves_on_free_ports_in_its_directory_and_gives_its_session_back(tmp_path: Path) -> None:
-    """One line on stdout; SIGTERM ends it with 0, and nothing in the log says that it still lives."""
+    """D-005: One line on stdout; SIGTERM ends it with 0, and nothing in the log says that it still lives."""
     with serving("dev", *ANY, directory=tmp_path) as dray:
         assert not dray.kafka.endswith(":0")
         assert not dray.http.endswith(":0")
@@ -141,6 +141,7 @@ def test_the_log_may_lie_elsewhere(tmp_path: Path) -> None:
 
 
 def test_a_log_in_memory_leaves_nothing_behind(tmp_path: Path) -> None:
+    """W-36"""
     with serving("dev", *ANY, "--log", "memory:", directory=tmp_path) as dray:
         produce(dray.kafka)
         assert dray.stop() == 0

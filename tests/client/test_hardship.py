@@ -7,7 +7,7 @@ import pytest
 
 from dray.client import BrokerUnavailable, Client, LeaseLost, NewMessage, OutcomeUnknown
 from dray.client.errors import Disconnected
-from dray.client.retrying import keep_trying
+from dray.client.retrying import Deadlines, keep_trying, now_s
 from dray.client.sync import Client as BlockingClient
 from dray.testing import broker
 from dray.testing.heaps import TestHeaps, heaps
@@ -60,6 +60,105 @@ class LossyTransport:
 
 def lossy(dray: TestHeaps, breaks: int, writes: int = 1, **options) -> Client:
     return Client(transport=LossyTransport(dray.client._transport, breaks, writes), **options)
+
+
+class OldStream:
+    """As of a broker that does not know of credits in a list of settlements; what was written is kept."""
+
+    def __init__(self, inner, written: list) -> None:
+        self._written = written
+        self._read = inner.read
+        self._write = inner.write
+        self.done_writing = inner.done_writing
+        self.cancel = inner.cancel
+
+    async def write(self, message) -> None:
+        self._written.append(message)
+        await self._write(message)
+
+    async def read(self):
+        found = await self._read()
+        if found is not None:
+            found.takes_credits = False
+        return found
+
+
+@pytest.mark.parametrize("old", [True, False])
+async def test_credits_go_with_settlements_to_a_broker_that_takes_them_so_and_alone_to_an_older_one(old, monkeypatch):
+    """D-104, D-237: CC1"""
+    async with heaps() as dray:
+        await dray.client.make_heap("jobs")
+        heap = dray.client.heap("jobs")
+        await asyncio.gather(*(heap.enqueue({"n": n}) for n in range(20)))
+        opened, written = dray.client._transport.stream, []
+
+        def recorded(method):
+            stream = opened(method)
+            if not old:
+                write = stream.write
+
+                async def noted(message) -> None:
+                    written.append(message)
+                    await write(message)
+
+                stream.write = noted
+                return stream
+            return OldStream(stream, written)
+
+        monkeypatch.setattr(dray.client._transport, "stream", recorded)
+        async with heap.pop(concurrency=4) as consumer:
+            for _ in range(20):
+                async with asyncio.timeout(LONG_S), consumer.item():
+                    pass
+        assert (await heap.stats()).acked_total == 20
+        alone = [message for message in written if message.WhichOneof("kind") == "fc"]
+        joined = [message for message in written if message.WhichOneof("kind") == "settle" and message.settle.credits]
+        assert bool(alone) == old
+        assert bool(joined) == (not old)
+
+
+async def test_a_job_wakes_one_who_waits_and_is_anothers_when_that_one_leaves():
+    """CC1. Nobody misses a job because somebody else was cancelled just as it came."""
+    async with heaps() as dray:
+        await dray.client.make_heap("jobs")
+        heap = dray.client.heap("jobs")
+        async with heap.pop(concurrency=3) as consumer:
+            waiting = [asyncio.create_task(consumer.next()) for _ in range(3)]
+            await asyncio.sleep(0)
+            consumer._wake(1)
+            waiting[0].cancel()  # it has its turn, and leaves
+            await heap.enqueue({"n": 1})
+            async with asyncio.timeout(LONG_S):
+                done, _ = await asyncio.wait(waiting[1:], return_when=asyncio.FIRST_COMPLETED)
+            (job,) = [task.result() for task in done]
+            await job.ack()
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_what_is_not_done_in_its_time_is_told_and_what_is_done_is_not():
+    """SQ2, CC2: one timer for all of them."""
+    told: list[str] = []
+    late = asyncio.Event()
+
+    def tell(name: str) -> None:
+        told.append(name)
+        if name == "last":
+            late.set()
+
+    deadlines = Deadlines(tell)
+    at_s = now_s()
+    deadlines.add("last", at_s + 0.06)
+    deadlines.add("first", at_s + 0.02)
+    deadlines.add("done", at_s + 0.03)
+    deadlines.done("done")
+    async with asyncio.timeout(LONG_S):
+        await late.wait()
+    deadlines.add("closed", now_s())
+    deadlines.close()
+    await asyncio.sleep(0)
+    assert told == ["first", "last"]
 
 
 async def test_an_enqueue_whose_answer_got_lost_is_sent_again_as_the_same_message():

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self, TypeAlias
 
 from msgspec.structs import replace
 
@@ -31,6 +31,8 @@ RETRIES = 50
 LIMITS = Limits(progress_ns=120_000_000_000, late_ack_ns=15_000_000_000, stuck_ns=30_000_000_000)
 """On a machine that does much else."""
 DRAIN_S = 120
+WorkerHabit: TypeAlias = Literal["slow", "quick", "greedy"]
+"""As `heap_worker` has them."""
 
 
 class HeapCluster:
@@ -63,11 +65,11 @@ class HeapCluster:
 class HeapRun:
     """Producers here, workers in processes; every one of them writes what it saw."""
 
-    def __init__(self, cluster: HeapCluster, seed: int, *, keep: bool, gives_back: bool) -> None:
+    def __init__(self, cluster: HeapCluster, seed: int, *, habit: WorkerHabit, gives_back: bool) -> None:
         self.cluster = cluster
         self.dice = random.Random(seed)
         self._seed = seed
-        self._keep = keep
+        self._habit = habit
         self._files = [cluster.home / "history-0"]
         self._sink = self._files[0].open("wb", buffering=0)
         self.record = Recorder(self._sink, SystemClock().boot_ns)
@@ -94,7 +96,7 @@ class HeapRun:
         self._files.append(path)
         ends = self.cluster.endpoints[number % len(self.cluster.endpoints) :]
         ends = [*ends, *self.cluster.endpoints[: len(self.cluster.endpoints) - len(ends)]]
-        words = [",".join(ends), str(path), f"{self._seed}-{number}", "keep" if self._keep else ""]
+        words = [",".join(ends), str(path), f"{self._seed}-{number}", self._habit]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DRAY__")}
         process = subprocess.Popen([sys.executable, "-m", "tests.durability.heap_worker", *words], env=environment)
         self._workers.append((Process(f"worker {self._seed}-{number}"), process))

@@ -1,8 +1,9 @@
-"""A worker of a heap, as a process of its own: `python -m tests.durability.heap_worker ENDPOINTS FILE SEED KEEP`.
+"""A worker of a heap, as a process of its own: `python -m tests.durability.heap_worker ENDPOINTS FILE SEED HABIT`.
 
-It pops through the SDK and writes its history to FILE. With KEEP it is
-sometimes slower than its leases, nacks, gives back and rejects; without it
-acks whatever it gets, at once. It works until it is killed.
+It pops and writes its history to FILE. By its habit it is `slow`: sometimes
+slower than its leases, and it nacks, gives back and rejects; or `quick`: it
+acks whatever it gets, at once. `greedy` is quick, and takes a hundred at a
+time by calls, so that a million pops end. It works until it is killed.
 """
 
 import asyncio
@@ -11,10 +12,14 @@ import sys
 import zlib
 from pathlib import Path
 
+from dray.api.v1 import heaps_pb2 as pb
 from dray.client import Client
 from dray.client.consumer import Consumer
-from dray.client.errors import ClientError, LeaseLost
-from dray.client.job import Job
+from dray.client.errors import ClientError, LeaseLost, error_among
+from dray.client.grpc import GrpcTransport
+from dray.client.job import Job, duration_of
+from dray.client.retrying import keep_trying
+from dray.client.transport import SETTLE, Method
 from dray.clock import SystemClock
 from dray.testing.history import Recorder
 from dray.testing.history.events import OpId, Process
@@ -23,6 +28,11 @@ from dray.testing.history.heap_events import LEASE_LOST, Held, Pop, Popped, Sett
 HEAP = "jobs"
 LEASE_S = 2
 BACK_S = 0.5
+MANY = 100
+GREEDY_LEASE_S = 5
+POP = Method("Pop", pb.PopReq, pb.PopResp)
+CALL_S = 30.0
+WAIT_S = 1
 
 
 def seen(job: Job) -> Held:
@@ -78,6 +88,64 @@ class Worker:
             self._record.ok(op, Settled())
 
 
+class GreedyWorker:
+    """Takes and acks many with each call."""
+
+    def __init__(self, record: Recorder, process: Process) -> None:
+        self._record = record
+        self._process = process
+
+    async def work(self, brokers: GrpcTransport) -> None:
+        asked = pb.PopReq(topic=HEAP, max=MANY, wait=duration_of(WAIT_S), visibility=duration_of(GREEDY_LEASE_S))
+        while True:
+            op = self._record.invoke(self._process, Pop(heap=HEAP, credits=MANY, lease_ms=GREEDY_LEASE_S * 1_000))
+            try:
+                taken = await brokers.call(POP, asked, CALL_S)
+            except ClientError as error:
+                self._record.info(op, type(error).__name__)
+                await asyncio.sleep(0.05)
+                continue
+            self._record.ok(op, Popped(jobs=[_held(item) for item in taken.items]))
+            if taken.items:
+                await self._ack(brokers, [item.lease_token for item in taken.items])
+
+    async def _ack(self, brokers: GrpcTransport, tokens: list[str]) -> None:
+        ops = [
+            self._record.invoke(self._process, Settle(heap=HEAP, token=token, kind="ack", wait_ms=0))
+            for token in tokens
+        ]
+        items = [pb.SettleOne(lease_token=token, kind=pb.ACK) for token in tokens]
+        request = pb.SettleReq(topic=HEAP, items=items)
+        try:
+            told = await keep_trying(lambda seconds: brokers.call(SETTLE, request, seconds), CALL_S, harmless=True)
+        except ClientError as error:
+            for op in ops:
+                self._record.info(op, type(error).__name__)
+            return
+        for op, result in zip(ops, told.results, strict=True):
+            if not result.HasField("error"):
+                self._record.ok(op, Settled())
+            elif isinstance(error := error_among(result.error), LeaseLost):
+                self._record.fail(op, LEASE_LOST)
+            else:
+                self._record.info(op, type(error).__name__)
+
+
+def _held(item: pb.PopItem) -> Held:
+    return Held(
+        id=item.message_id, key=item.payload.decode(errors="replace").partition(":")[0],
+        crc=zlib.crc32(item.payload), token=item.lease_token, attempts=item.attempts, priority=item.priority,
+    )  # fmt: skip
+
+
+async def serve_greedily(worker: GreedyWorker, endpoints: str) -> None:
+    brokers = GrpcTransport(endpoints.split(","))
+    try:
+        await worker.work(brokers)
+    finally:
+        await brokers.close()
+
+
 async def serve(worker: Worker, endpoints: str) -> None:
     async with Client(endpoints.split(","), timeout=5.0) as client:
         heap = client.heap(HEAP)
@@ -85,11 +153,15 @@ async def serve(worker: Worker, endpoints: str) -> None:
             await worker.work(consumer)
 
 
-def main(endpoints: str, path: str, seed: str, keep: str) -> None:
+def main(endpoints: str, path: str, seed: str, habit: str) -> None:
     with Path(path).open("wb", buffering=0) as sink:
         record = Recorder(sink, SystemClock().boot_ns)
-        worker = Worker(record, Process(f"worker {seed}"), random.Random(seed), keep=bool(keep))
-        asyncio.run(serve(worker, endpoints))
+        process = Process(f"worker {seed}")
+        if habit == "greedy":
+            asyncio.run(serve_greedily(GreedyWorker(record, process), endpoints))
+        else:
+            worker = Worker(record, process, random.Random(seed), keep=habit == "slow")
+            asyncio.run(serve(worker, endpoints))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,8 @@
 """The calls of `dray.v1.Heaps` over a real wire: what they do, and what bad ones are told."""
 
+import asyncio
+import time
+
 import grpc
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
@@ -10,8 +13,9 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from dray.api.v1 import heaps_pb2 as pb
 from dray.heaps.ids import LeaseToken, format_token
 
-from .wire import ANSWERS, Wire, seconds, wire
+from .wire import ANSWERS, Wire, counted, seconds, wire
 
+LONG_S = 60.0
 NOBODY = format_token(LeaseToken(7, 99, b"n" * 16))
 
 
@@ -121,7 +125,7 @@ async def test_payloads_at_the_limit_and_priorities_at_their_ends_are_taken(dray
 
 
 async def test_tokens_of_other_messages_old_tokens_and_replayed_tokens_settle_nothing(dray: Wire, topic: str):
-    """D-088, D-201, D-221: L2, L4"""
+    """D-082, D-088, D-201, D-221: L2, L4"""
     await make(dray, topic)
     await dray.fill(topic, 2)
     one, other = await pop(dray, topic, max=2)
@@ -230,3 +234,42 @@ async def test_two_clients_with_one_connection_each_see_the_same(address: str, t
         await make(one, topic)
         await one.fill(topic, 1)
         assert len(await pop(other, topic)) == 1
+
+
+async def test_what_happens_to_one_heap_is_nothing_to_another(dray: Wire, topic: str):
+    """D-024: one that is full, paused, purged and deleted; D-033: and when a message came the broker says."""
+    other = f"{topic}-other"
+    await make(dray, topic, max_messages=3)
+    await make(dray, other)
+    began_s = time.time()
+    await dray.fill(topic, 3)
+    for priority in (3, 1, 2):
+        await dray.call("Enqueue", pb.EnqueueReq(topic=other, payload=b"kept", priority=priority))
+    (held,) = await pop(dray, other, max=1)
+    assert abs(held.enqueued_time.seconds - began_s) < LONG_S
+    assert (await dray.refused("Enqueue", pb.EnqueueReq(topic=topic)))[0] == "RESOURCE_EXHAUSTED"
+    await dray.call("UpdateHeapConfig", pb.UpdateHeapConfigReq(topic=topic, config=pb.HeapConfig(paused=True)))
+    await dray.confirmed("Purge", pb.PurgeReq(topic=topic, force=True, include_leased=True, include_dlq=True))
+    await dray.confirmed("DeleteHeap", pb.DestroyReq(topic=topic, force=True))
+    assert [item.priority for item in await pop(dray, other, max=3)] == [2, 3]
+    await dray.call("Ack", pb.AckReq(topic=other, message_id=held.message_id, lease_token=held.lease_token))
+    stats = await dray.stats(other)
+    assert (stats.ready, stats.leased, stats.acked_total, stats.enqueued_total) == (0, 2, 1, 3)
+
+
+async def test_a_heap_may_be_compressed_on_the_wire_and_gives_the_same_bytes(dray: Wire, topic: str, address: str):
+    """D-023"""
+    payload = b"the same again " * 20_000
+    sizes = []
+    for compressed in (False, True):
+        name = f"{topic}-{compressed}"
+        await make(dray, name, compression=compressed)
+        await dray.call("Enqueue", pb.EnqueueReq(topic=name, payload=payload))
+        async with counted(address) as (through, passed), wire(through) as counting:
+            stream = await counting.popping(name, 1)
+            async with asyncio.timeout(LONG_S):
+                (item,) = (await stream.read()).items
+            assert item.payload == payload
+            stream.cancel()
+        sizes.append(sum(passed))
+    assert sizes[1] < sizes[0] / 10

@@ -71,6 +71,31 @@ async def test_credits_add_up_and_are_spent_by_delivery_alone(dray: Wire, topic:
     stream.cancel()
 
 
+async def test_credits_may_come_with_settlements_and_what_they_bring_goes_with_the_answer(dray: Wire, topic: str):
+    """D-102, D-104: GW2. The broker says that it takes them so."""
+    await make(dray, topic)
+    await dray.fill(topic, 10)
+    stream = await dray.popping(topic, 2)
+    async with asyncio.timeout(LONG_S):
+        first = await stream.read()
+    assert first.takes_credits
+    held = list(first.items) or await items_of(stream, 2)
+    while len(held) < 2:
+        held += await items_of(stream, 1)
+    acks = [pb.SettleOne(lease_token=item.lease_token, kind=pb.ACK) for item in held]
+    await stream.write(pb.PopOpen(settle=pb.SettleMany(tag=1, items=acks, credits=3)))
+    answered, brought = 0, 0
+    async with asyncio.timeout(LONG_S):
+        while not answered or brought < 3:
+            told = await stream.read()
+            answered += len(told.settled.results)
+            brought += len(told.items)
+    stats = await dray.stats(topic)
+    assert (answered, brought, stats.leased, stats.acked_total, stats.ready) == (2, 3, 3, 2, 5)
+    await stream.write(pb.PopOpen(settle=pb.SettleMany(tag=2, credits=10_001)))
+    assert await ended(stream) == "RESOURCE_EXHAUSTED"
+
+
 async def test_credits_and_filters_may_come_before_the_start_and_at_any_time(dray: Wire, topic: str):
     """D-199"""
     await make(dray, topic)

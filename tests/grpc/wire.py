@@ -1,5 +1,6 @@
 """A raw client: calls and streams of `dray.v1.Heaps` without the SDK."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -80,3 +81,25 @@ async def wire(address: str, **options: int) -> AsyncIterator[Wire]:
 
 def seconds(value: float) -> Duration:
     return Duration(seconds=int(value), nanos=int(value % 1 * 1e9))
+
+
+@asynccontextmanager
+async def counted(address: str) -> AsyncIterator[tuple[str, list[int]]]:
+    """Another address of a broker, and how many bytes it has sent through that so far, piece by piece."""
+    host, _, port = address.rpartition(":")
+    passed: list[int] = []
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sizes: list[int]) -> None:
+        while piece := await reader.read(65_536):
+            sizes.append(len(piece))
+            writer.write(piece)
+            await writer.drain()
+        writer.close()
+
+    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner_writer = await asyncio.open_connection(host, int(port))
+        await asyncio.gather(pump(reader, inner_writer, []), pump(inner_reader, writer, passed), return_exceptions=True)
+
+    server = await asyncio.start_server(connect, "127.0.0.1", 0)
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", passed

@@ -207,7 +207,7 @@ async def test_one_bad_message_is_named_by_its_index_and_nothing_is_stored():
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("steps", [1, 2, 3, 4, 5])
 async def test_a_broker_that_dies_at_any_step_leaves_a_batch_whole_or_absent_and_a_repeat_makes_one_copy(steps, after):
-    """D-130, D-131, D-132, D-136, D-137, D-138, BA1, BA5, BA6"""
+    """D-301, D-130, D-131, D-132, D-136, D-137, D-138, BA1, BA5, BA6"""
     async with two_sides() as (first, second, h):
         items = [(h["a"], job(b"1", dedup_key="1")), (h["b"], job(b"2", dedup_key="2"))]
         first.fate.dies(steps, after=after)

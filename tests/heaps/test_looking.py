@@ -88,7 +88,7 @@ async def test_a_page_goes_on_behind_the_last_one_whatever_came_or_went_meanwhil
 
 
 async def test_every_state_can_be_looked_at_and_no_page_shows_a_token():
-    """PK1, PK2, D-177, D-202"""
+    """D-036, PK1, PK2, D-177, D-202"""
     clock = ManualClock()
     async with stand(await new_log(version=2), MemoryObjects(), clock=clock) as broker:
         heap = await broker.service.admin.make("jobs", mode=Mode.MIN)

@@ -43,7 +43,7 @@ def confirmed(refusal: httpx.Response) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_a_heap_is_made_listed_altered_and_deleted(api):
-    """D-020, D-021, D-017, A-30"""
+    """D-210, D-020, D-021, D-017, A-30"""
     config = {"visibility_timeout": "45s", "max_retries": 3, "backoff": {"base": "0.5s"}, "dlq": {"retention": "60s"}}
     name = new_heap(api, mode="MAX", partitions=4, replication_factor=3, config=config)
     got = api.get(f"/heaps/{name}").json()
@@ -79,7 +79,7 @@ def test_lists_of_heaps_come_by_pages(api):
 
 
 def test_the_best_priority_comes_first_and_numbers_of_64_bits_are_strings(api):
-    """D-001, D-032, D-034"""
+    """D-213, D-001, D-032, D-034"""
     heap = new_heap(api)
     for priority in ("9223372036854775807", -5, 0, "-9223372036854775808"):
         enqueue(api, heap, {"p": str(priority)}, priority=priority)
@@ -102,7 +102,7 @@ def test_bytes_go_through_whole_and_are_limited(api):
 
 
 def test_a_message_is_settled_in_every_way(api):
-    """D-084, D-090, D-091, D-093, D-094, L4"""
+    """D-211, D-084, D-090, D-091, D-093, D-094, L4"""
     heap = new_heap(api, config={"max_retries": 1})
     enqueue(api, heap, 1)
     [item] = pop(api, heap)

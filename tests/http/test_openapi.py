@@ -83,7 +83,7 @@ def ask_everything(dray: TestBroker, names: dict[str, str], examples: int, **opt
 
 @pytest.mark.slow
 def test_every_answer_is_as_described(dray, names):
-    """HX3, HX1: no endpoint meets a bug, whatever it is sent."""
+    """D-214, HX3, HX1: no endpoint meets a bug, whatever it is sent."""
     assert ask_everything(dray, names, 8, phases=[Phase.generate], derandomize=True) > 25
 
 

@@ -20,7 +20,7 @@ def read(api: httpx.Client, topic: str, partition: int = 0, **query: object) -> 
 
 
 def test_what_is_published_over_http_is_read_by_kafka_and_the_other_way_round(dray, api):
-    """W-01, W-13, W-16, L-06, L-44: one log for both."""
+    """W-17, W-01, W-13, W-16, L-06, L-44: one log for both."""
     topic = new_topic(dray)
     sent = {"key": b64(b"\x00k"), "value": b64(b"\xff\x00"), "headers": [{"name": "h", "value": b64(b"\x01")}]}
     answer = api.post(f"/topics/{topic}/records", json={"records": [sent]})

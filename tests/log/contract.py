@@ -157,6 +157,7 @@ class LogContract:
     async def test_entries_come_back_byte_for_byte_in_the_order_of_their_positions(
         self, log_factory: LogFactory
     ) -> None:
+        """W-15"""
         log = await log_factory.open()
         entries = [(await log.append(entry), entry) for entry in (b"a", b"\0" * 300, bytes(range(256)), b"a")]
         assert [position for position, _ in entries] == sorted({position for position, _ in entries})

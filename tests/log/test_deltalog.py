@@ -202,7 +202,7 @@ async def everything(objects: Objects, prefix: str) -> dict[str, bytes]:
 
 
 async def test_a_commit_is_what_the_specification_says(memory: DeltaFactory) -> None:
-    """L-11, L-12, L-13, L-18, L-38, LG40: anybody can read the log, and no file of it ever changes."""
+    """L-11, L-12, L-13, L-17, L-18, L-38, L-90, LG40: anybody can read the log, and no file of it ever changes."""
     log = await memory.open()
     await fill(log, 3)
     before = await everything(memory.objects, commits_prefix(DOMAIN))

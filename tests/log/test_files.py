@@ -212,7 +212,7 @@ def test_every_flipped_bit_is_refused_or_costs_at_most_the_last_batch(tmp_path: 
 
 @pytest.mark.parametrize("seed", range(40))
 async def test_torn_and_garbled_tails_are_cut_to_a_prefix(tmp_path: Path, seed: int) -> None:
-    """LG6: cut short, zeroed, overwritten or followed by noise; the batches before the last one are all there."""
+    """D-152, W-33, LG6: cut short, zeroed, overwritten or followed by noise; those before the last are all there."""
     print("seed", seed)
     dice = random.Random(seed)
     directory = tmp_path / "log"

@@ -30,7 +30,7 @@ async def open_log(disk, **options) -> FileLog:
 
 @pytest.mark.slow
 async def test_a_crash_at_any_call_loses_nothing_that_was_acknowledged_or_shown() -> None:
-    """LG2, LG7, LG8, LG10, LG12."""
+    """D-151, LG2, LG7, LG8, LG10, LG12."""
     points = await crash_everywhere(open_log, sim.every_crash(SEEDS))
     print(f"{points} crashes")
     assert points > len(SEEDS) * 80

@@ -28,7 +28,7 @@ def committed(shop: Shop) -> int | None:
 
 
 def test_the_first_ack_of_offset_zero_moves_on_and_a_late_one_changes_nothing():
-    """W-02, W-20, W-21, W-22, AO1"""
+    """W-14, W-02, W-20, W-21, W-22, AO1"""
     shop = Shop(version=2)
     assert committed(shop) is None
     assert ack(shop, (0, 1)) == Acked(next=1, grew=True)

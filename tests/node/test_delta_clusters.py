@@ -118,7 +118,7 @@ async def test_the_command_line_lists_a_version(tmp_path: Path, effects: Effects
 async def test_who_comes_after_a_trim_finds_a_checkpoint_though_everybody_before_lost_its_disk(
     tmp_path: Path, effects: Effects
 ) -> None:
-    """CK4, CK6, L-20, L-36: checkpoints are made by a process that reads the log from the store."""
+    """L-40, L-74, CK4, CK6, L-20, L-36: checkpoints are made by a process that reads the log from the store."""
     store = StoreAddress(url=str(tmp_path / "objects"))
 
     def folder(**where) -> ChildFolder:

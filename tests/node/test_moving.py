@@ -82,7 +82,7 @@ def old(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.slow
 def test_a_cluster_goes_on_in_another_directory(old, tmp_path, drayd):
-    """MV3, MV4, R-027: records, offsets and messages are there; the log is another one, and clients are told"""
+    """D-282, MV3, MV4, R-027: records, offsets and messages are there; the log is another one, and clients are told"""
     told = json.loads(drayd("export", old, tmp_path / "cluster.dray", "--format", "json"))
     assert told["domains"] == 3
     moved = json.loads(drayd("import", tmp_path / "cluster.dray", tmp_path / "new", "--format", "json"))

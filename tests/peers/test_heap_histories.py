@@ -101,13 +101,13 @@ def check_history(run: HeapRun, *, acked: int) -> None:
 async def test_what_workers_saw_is_in_order_whatever_happens_to_brokers_workers_and_clocks(
     tmp_path: Path, rounds: int, messages: int, frozen_s: float
 ) -> None:
-    """T15: L1, L2, L8, L9, DD1."""
+    """D-003, D-180, D-304, T15: L1, L2, L8, L9, DD1."""
     print(f"seed {SEED}")
     clock = MovedClock(tmp_path / "clock")
     cluster = HeapCluster(tmp_path, brokers=3)
     cluster.brokers[0].environment = dict(clock.environment())
     with cluster:
-        run = HeapRun(cluster, SEED, keep=True, gives_back=True)
+        run = HeapRun(cluster, SEED, habit="slow", gives_back=True)
         try:
             trouble = Trouble(cluster, run, clock, frozen_s=frozen_s)
             await tell_time(run, trouble, rounds=rounds, messages=messages)

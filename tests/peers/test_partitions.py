@@ -140,7 +140,7 @@ async def test_a_broker_that_is_cut_off_changes_nothing_when_it_is_back(
 async def test_what_a_broker_sends_from_behind_a_partition_is_dead(
     brokers: list[Drayd], apart: Namespace, tmp_path: Path
 ) -> None:
-    """T12: it takes a record, cannot commit it, and its session is ended by the other one before it is back."""
+    """D-303, T12: it takes a record, cannot commit it, and its session is ended by the other one before it is back."""
     inside, outside = brokers
     async with Asker(inside.bootstrap) as ask, Asker(outside.bootstrap) as other:
         await ask.create("t", partitions=1)

@@ -39,7 +39,7 @@ async def test_an_append_is_answered_from_its_verdict_and_an_end_that_moved_writ
 
 
 async def test_an_append_that_loses_the_race_leaves_an_object_that_is_collected():
-    """CA2, X1: both looked at the same end; the machine chooses one."""
+    """L-03, L-92, CA2, X1: both looked at the same end; the machine chooses one."""
     store = GatedObjects()
     async with broker({0: await new_log(2)}, store) as one:
         (stream,) = await one.streams()

@@ -118,7 +118,7 @@ async def test_what_is_missing_can_be_forgotten_and_not_be_read(store: Checkpoin
 
 
 async def test_what_one_broker_confirmed_another_finds_whose_disk_is_empty(tmp_path: Path, data: bytes) -> None:
-    """CK6, R-002: and it is still there when the disk of the first is gone."""
+    """D-158, CK6, R-002: and it is still there when the disk of the first is gone."""
     objects = MemoryObjects()
     one = shared(tmp_path / "one", objects)
     await one.write(POSITION, data)

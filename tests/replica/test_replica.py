@@ -136,7 +136,7 @@ async def test_everything_acknowledged_elsewhere_is_visible_after_sync():
 
 @pytest.mark.slow
 async def test_a_silent_session_is_expired_by_an_observer_and_its_late_entry_is_dead():
-    """R-049, R-050: the holder dies without a word; the other replica ends its session."""
+    """D-015, R-049, R-050: the holder dies without a word; the other replica ends its session."""
     log = await new_log()
     dead, observer = replica_on(log.handle(), "broker-1"), replica_on(log.handle(), "broker-2")
     async with running(observer):

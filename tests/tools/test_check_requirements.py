@@ -25,3 +25,13 @@ def test_what_does_not_fit_is_found(tmp_path):
     assert findings(tmp_path, PAGE, "x = 1\n") == ["docs/requirements.md:5: R-001 is named by no test"]
     twice = PAGE + "| R-001 | Again. |\n"
     assert findings(tmp_path, twice, '"""R-001"""\n') == ["docs/requirements.md:6: R-001 is told already, in line 5"]
+
+
+def test_what_is_set_aside_is_named_by_no_test_and_told_once(tmp_path):
+    page = PAGE + "\n## Set aside\n\n| id | instead |\n| --- | --- |\n| D-016 | The log. |\n"
+    assert findings(tmp_path, page, '"""R-001"""\n') == []
+    assert findings(tmp_path, page, '"""R-001, D-016"""\n') == [
+        "tests/a/test_a.py:1: D-016 is set aside in docs/requirements.md"
+    ]
+    both = page + "| R-001 | Both. |\n"
+    assert "docs/requirements.md:12: R-001 is told already, in line 5" in findings(tmp_path, both, '"""R-001"""\n')

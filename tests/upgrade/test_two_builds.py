@@ -40,7 +40,7 @@ def forged(writer: Writer, *packed: tuple[int, bytes]) -> bytes:
 @pytest.mark.parametrize("version", [1, NEWER - 1])
 @pytest.mark.parametrize("seed", range(3))
 def test_below_its_version_a_newer_build_does_exactly_what_an_older_one_does(seed, version):
-    """M10, K2: digest, state and checkpoint, with commands and fields of the newer build in the log."""
+    """D-273, M10, K2: digest, state and checkpoint, with commands and fields of the newer build in the log."""
     print(f"seed={seed}")
     world = World(seed, version=version).run(250)
     writer = world.tape.open("newer", highest_version=NEWER)
@@ -79,7 +79,7 @@ def test_no_writer_sends_what_the_active_version_does_not_have():
 
 
 def test_after_activate_the_newer_rules_hold_and_an_older_build_stops(monkeypatch):
-    """M5, M12"""
+    """W-12, M5, M12"""
     monkeypatch.setattr("tests.machine.scribe.MACHINES", [NewMachine])
     tape = Tape(version=NEWER - 1)
     writer, older = tape.open("b1", highest_version=NEWER), tape.open("b2")

@@ -22,7 +22,8 @@ from dray.node.metadata import Effects
 from dray.node.reaching import Place
 from dray.node.settings import BrokerSettings
 from dray.node.store import store_of
-from dray.node.visiting import cluster_place
+from dray.node.visiting import OpenObjects, cluster_place, open_beside
+from dray.objects.port import Objects
 from dray.objects.settings import ObjectsSettings
 
 T = TypeVar("T")
@@ -45,6 +46,8 @@ class CommandPlace:
     root: Path
     """The data directory of this machine, where what was done is written down."""
     effects: Effects
+    open_objects: OpenObjects
+    """The store of the cluster; closed by who opened it."""
 
 
 def parse_where(text: str) -> Path | LogUrl | None:
@@ -86,7 +89,8 @@ def run_at(
     async def run(process: ProcessEffects) -> T:
         place = place_at(where, settings, process.effects)
         root = place.root if isinstance(place, DataDirectory) else settings.get(BrokerSettings).data.absolute()
-        return await work(CommandPlace(place=place, root=root, effects=process.effects))
+        objects = _objects_of(place, settings, process.effects)
+        return await work(CommandPlace(place=place, root=root, effects=process.effects, open_objects=objects))
 
     return run_process(settings, run)
 
@@ -104,6 +108,18 @@ def only_directory(place: Place, instead: str) -> DataDirectory:
     if isinstance(place, DataDirectory):
         return place
     raise Invalid(f"this works on the files of a data directory, not on a log that brokers share: {instead}")
+
+
+def _objects_of(place: Place, config: Config, effects: Effects) -> OpenObjects:
+    if not isinstance(place, DataDirectory):
+        return place.open_objects
+    store = store_of(config.get(ObjectsSettings))
+    address = store.url or str(place.objects)
+
+    async def open_objects() -> Objects:
+        return await open_beside(address, store, effects)
+
+    return open_objects
 
 
 def _directory(root: Path, effects: Effects) -> DataDirectory:

@@ -28,7 +28,7 @@ from dray.client.codecs import Codec
 from dray.client.errors import ClientClosed, ClientError, OutcomeUnknown, error_among
 from dray.client.job import LOG, Job, OnLost, Span, duration_of
 from dray.client.renewal import LeaseRenewal
-from dray.client.retrying import Pauses, keep_trying, now_s
+from dray.client.retrying import Deadlines, Pauses, keep_trying, now_s
 from dray.client.transport import POP_STREAM, SETTLE, Stream, Transport
 
 LIST: Final = 256
@@ -77,11 +77,15 @@ class Consumer:
         self._settling: deque[_Settlement] = deque()
         self._unanswered: dict[int, list[_Settlement]] = {}
         self._tag = 0
-        self._arrived = asyncio.Event()
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        """Who waits for a job, the first one first."""
         self._outgoing = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self._closed = False
         self._failure: ClientError | None = None
+        self._joins = False
+        """The broker of this stream takes credits together with settlements."""
+        self._deadlines: Deadlines[_Settlement] = Deadlines(_too_late)
 
     # -- for the program ---------------------------------------------------
 
@@ -108,8 +112,25 @@ class Consumer:
                 self._job_done(job)  # its lease ended before anybody began it
             if self._failure is not None:
                 raise self._failure
-            self._arrived.clear()
-            await self._arrived.wait()
+            await self._wait()
+
+    async def _wait(self) -> None:
+        """Until a job is there for this caller: others are not woken for it."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._wake(1)  # it was this one's turn, and is another's now
+            raise
+
+    def _wake(self, count: int) -> None:
+        while count and self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                count -= 1
 
     @asynccontextmanager
     async def item(self) -> AsyncIterator[Job]:
@@ -131,7 +152,7 @@ class Consumer:
         if self._closed:
             return
         self._closed = True
-        self._arrived.set()
+        self._wake(len(self._waiting))
         self._outgoing.set()
         if self._running is not None:
             await asyncio.wait((self._running,), timeout=STOP_S)  # what is on its way still comes, and goes back
@@ -140,6 +161,8 @@ class Consumer:
         while self._buffer:
             self._give_back(self._buffer.popleft())
         await self._settle_rest()
+        if not self._held:  # else jobs that run are still settled, each in its time
+            self._deadlines.close()
 
     # -- settlements -------------------------------------------------------
 
@@ -149,11 +172,11 @@ class Consumer:
         self._outgoing.set()
         if self._closed:
             await self._settle_rest()
-        alarm = asyncio.get_running_loop().call_later(self._options.timeout, _too_late, settlement)
+        self._deadlines.add(settlement, settlement.until_s)
         try:
             return await settlement.answer
         finally:
-            alarm.cancel()
+            self._deadlines.done(settlement)
 
     async def _settle_rest(self) -> None:
         """Without a stream: by calls."""
@@ -214,7 +237,7 @@ class Consumer:
         pauses = Pauses()
         while True:
             stream = self._transport.stream(POP_STREAM)
-            self._credits = 0
+            self._credits, self._joins = 0, False
             writing: asyncio.Task[None] | None = None
             try:
                 await stream.write(self._start())
@@ -231,7 +254,7 @@ class Consumer:
                     return
                 if not error.retryable:
                     self._failure = error
-                    self._arrived.set()
+                    self._wake(len(self._waiting))
                     return
                 LOG.info("a stream broke and is resumed", extra={"heap": self._heap, "error": str(error)})
             finally:
@@ -259,12 +282,7 @@ class Consumer:
                 await asyncio.sleep(0)  # what is settled in one turn of the loop shares a list
                 self._outgoing.clear()
                 while self._settling:
-                    unit = [self._settling.popleft() for _ in range(min(LIST, len(self._settling)))]
-                    unit = [one for one in unit if not one.answer.done()]
-                    self._tag += 1
-                    self._unanswered[self._tag] = unit
-                    items = [one.item for one in unit]
-                    await stream.write(pb.PopOpen(settle=pb.SettleMany(tag=self._tag, items=items)))
+                    await stream.write(pb.PopOpen(settle=self._next_list()))
                 if self._closed:
                     await stream.write(pb.PopOpen(stop=pb.PopStop(release=True)))
                     await stream.done_writing()
@@ -275,8 +293,20 @@ class Consumer:
         except ClientError:
             return  # the reader is told why
 
+    def _next_list(self) -> pb.SettleMany:
+        """Settlements, with the credits that are given for them if the broker takes them so."""
+        unit = [self._settling.popleft() for _ in range(min(LIST, len(self._settling)))]
+        unit = [one for one in unit if not one.answer.done()]
+        self._tag += 1
+        self._unanswered[self._tag] = unit
+        settle = pb.SettleMany(tag=self._tag, items=[one.item for one in unit])
+        if self._joins and not self._settling and not self._closed:  # all that is settled by now is on its way (CC1)
+            settle.credits, self._credits = self._credits, 0
+        return settle
+
     def _take(self, told: pb.PopDelivery) -> bool:
         """What a message of the broker says; True: the broker is stopping."""
+        self._joins |= told.takes_credits
         if told.HasField("settled"):
             self._resolve(self._unanswered.pop(told.settled.tag, []), list(told.settled.results))
         for item in told.items:
@@ -287,8 +317,7 @@ class Consumer:
             )  # fmt: skip
             self._held.add(job)
             self._buffer.append(job)
-        if told.items:
-            self._arrived.set()
+        self._wake(len(told.items))
         return told.status.stopping
 
     def _job_done(self, job: Job) -> None:

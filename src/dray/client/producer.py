@@ -15,7 +15,7 @@ from typing import Final
 
 from dray.api.v1 import heaps_pb2 as pb
 from dray.client.errors import BrokerUnavailable, ClientClosed, ClientError, OutcomeUnknown, error_among
-from dray.client.retrying import Pauses, now_s
+from dray.client.retrying import Deadlines, Pauses, now_s
 from dray.client.transport import ENQUEUE_STREAM, Stream, Transport
 
 LIST_ITEMS: Final = 256
@@ -66,6 +66,7 @@ class Producer:
         self._room = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self._closed = False
+        self._deadlines: Deadlines[_Sending] = Deadlines(_too_late)
 
     def next_seq(self, heap: str) -> int:
         """Dense for each heap, so that the broker remembers a range (SQ1)."""
@@ -77,17 +78,16 @@ class Producer:
         """Durable when it returns (SQ2)."""
         if self._closed:
             raise ClientClosed("the client is closed")
-        loop = asyncio.get_running_loop()
-        sending = _Sending(item, loop.create_future(), now_s() + timeout)
+        sending = _Sending(item, asyncio.get_running_loop().create_future(), now_s() + timeout)
         self._waiting.append(sending)
         self._news.set()
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._run())
-        alarm = loop.call_later(timeout, _too_late, sending)
+        self._deadlines.add(sending, sending.until_s)
         try:
             return await sending.answer
         finally:
-            alarm.cancel()
+            self._deadlines.done(sending)
 
     async def close(self, drain: float) -> None:
         """What was taken is answered, if it comes in time."""
@@ -101,6 +101,7 @@ class Producer:
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
+        self._deadlines.close()
 
     async def _run(self) -> None:
         """Streams, one after the other, for as long as there is something to send."""

@@ -1,4 +1,4 @@
-"""Trying again: jittered pauses that grow, and a deadline.
+"""Trying again: jittered pauses that grow, and deadlines.
 
 Invariants
     CR1  A call whose outcome is unknown is repeated only if to repeat it is
@@ -6,16 +6,18 @@ Invariants
 """
 
 import asyncio
+import math
 import random
 import time
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Final, Generic, TypeVar
 
 from dray.client.errors import ClientError
 
 FIRST_S: Final = 0.05
 LONGEST_S: Final = 5.0
 _T = TypeVar("_T")
+_H = TypeVar("_H", bound=Hashable)
 
 
 class Pauses:
@@ -39,6 +41,49 @@ class Pauses:
 def now_s() -> float:
     """Seconds that never run back."""
     return time.monotonic()
+
+
+class Deadlines(Generic[_H]):
+    """Tells of what is not done in its time. All of it shares one timer: one for each call costs more than the call."""
+
+    def __init__(self, late: Callable[[_H], None]) -> None:
+        self._late = late
+        self._open: dict[_H, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._rings_s = math.inf
+
+    def add(self, one: _H, until_s: float) -> None:
+        """Say `late(one)` then, unless it is done."""
+        self._open[one] = until_s
+        if until_s < self._rings_s:
+            self._set(until_s)
+
+    def done(self, one: _H) -> None:
+        self._open.pop(one, None)
+
+    def close(self) -> None:
+        """Tell of nothing any more."""
+        self._open.clear()
+        self._rings_s = math.inf
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _set(self, until_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._rings_s = until_s
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, until_s - now_s()), self._ring)
+
+    def _ring(self) -> None:
+        at_s = now_s()
+        late = [one for one, until_s in self._open.items() if until_s <= at_s]
+        for one in late:
+            del self._open[one]
+        self._rings_s = math.inf
+        if self._open:
+            self._set(min(self._open.values()))
+        for one in late:
+            self._late(one)
 
 
 async def keep_trying(call: Callable[[float], Awaitable[_T]], timeout: float, *, harmless: bool) -> _T:

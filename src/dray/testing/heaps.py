@@ -135,7 +135,7 @@ class InProcessTransport:
         self._numbers += 1
         run: Callable[[AsyncIterator[Q], Callable[[A], Awaitable[None]]], Awaitable[None]]
         if method.name == "PopStream":
-            popping = PopSession(self._api, self._caller, self._numbers, self._stopping)
+            popping = PopSession(self._api, self._caller, self._numbers, self._stopping, compress=lambda: None)
             run = cast("Callable[[AsyncIterator[Q], Callable[[A], Awaitable[None]]], Awaitable[None]]", popping.run)
         else:
             enqueuing = EnqueueSession(self._api, self._caller, self._stopping)

@@ -88,6 +88,18 @@ def test_a_nack_waits_and_counts_and_the_last_one_is_the_end():
     assert (again.number, again.begun_ms, again.seq) == (message.number, message.begun_ms, message.seq)
 
 
+@pytest.mark.parametrize(("own", "deliveries"), [(-1, 3), (0, 1), (1, 2)])
+def test_a_message_has_its_own_retries_or_those_of_its_heap(own, deliveries):
+    """D-171, D-172: 0 says that it is tried once."""
+    jobs = Jobs(max_retries=2, backoff_base_ms=0)
+    jobs.enqueue(EnqueueRow(0, retries=own))
+    codes = []
+    for _ in range(deliveries):
+        (message,) = jobs.lease()
+        codes.append(jobs.settle(Settlement.NACK, message, jobs.nonce, 0))
+    assert codes == [DONE] * (deliveries - 1) + [DIED]
+
+
 def test_a_release_counts_no_attempt_and_a_reject_ends_at_once():
     """L3"""
     jobs = Jobs()
@@ -233,7 +245,7 @@ def test_what_was_left_of_a_lease_is_handed_on_from_clock_to_clock():
 
 
 def test_a_lease_that_was_renewed_lasts_by_the_clock_of_who_wrote_that():
-    """L8: the silent one brings its time right after a renewal, and takes nothing of it."""
+    """D-097, L8: the silent one brings its time right after a renewal, and takes nothing of it."""
     jobs = Jobs(backoff_base_ms=0)
     silent = jobs.writer
     jobs.enqueue(EnqueueRow(0))
@@ -316,9 +328,9 @@ def test_bodies_in_memory_are_bounded_for_all_heaps_of_a_domain():
 
 
 def test_a_dead_message_goes_after_its_retention_and_not_while_time_is_paused():
-    """Q7, D-162"""
+    """D-163, Q7, D-162"""
     jobs = Jobs(retention_ms=60_000)
-    jobs.enqueue(EnqueueRow(0))
+    jobs.enqueue(EnqueueRow(0), EnqueueRow(1), EnqueueRow(2, wait=300 * HOUR, flags=RELATIVE))
     given = jobs.shard.messages.rows.arrival(0)
     jobs.writer.do(Bury(shard=jobs.id, messages=(MessageRef(slot=0, arrival=given),)))
     jobs.tape.open("ahead", wall_ms=NOW + HOUR // 2).send(Close())
@@ -326,7 +338,8 @@ def test_a_dead_message_goes_after_its_retention_and_not_while_time_is_paused():
     assert len(jobs.shard.messages.dead) == 1
     jobs.after(2 * 3_600)
     jobs.tick()
-    assert len(jobs.shard.messages.rows) == 0
+    assert not jobs.shard.messages.dead
+    assert len(jobs.shard.messages.rows) == 2, "what is ready or delayed stays, however old"
 
 
 def test_delays_of_messages_that_fail_together_are_spread():

@@ -118,7 +118,7 @@ def test_random_bytes_never_raise_anything_else():
 
 
 def test_a_repeat_within_the_window_gets_the_id_of_the_first_however_long_that_is_gone():
-    """DD1, DD2, D-111, D-112, D-116, D-118"""
+    """D-113, DD1, DD2, D-111, D-112, D-116, D-118"""
     jobs = Jobs(dedup_window_ms=60_000)
     first = jobs.enqueue(EnqueueRow(0, key=1, seq=7), keys=KEY)[0]
     (message,) = jobs.lease()

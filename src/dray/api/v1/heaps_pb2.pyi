@@ -438,14 +438,16 @@ class PopStart(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., visibility: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., consumer: _Optional[str] = ..., filter: _Optional[_Union[PopFilter, _Mapping]] = ..., credits: _Optional[int] = ...) -> None: ...
 
 class PopDelivery(_message.Message):
-    __slots__ = ("items", "settled", "status")
+    __slots__ = ("items", "settled", "status", "takes_credits")
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     SETTLED_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
+    TAKES_CREDITS_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedCompositeFieldContainer[PopItem]
     settled: SettleManyResp
     status: PopStatus
-    def __init__(self, items: _Optional[_Iterable[_Union[PopItem, _Mapping]]] = ..., settled: _Optional[_Union[SettleManyResp, _Mapping]] = ..., status: _Optional[_Union[PopStatus, _Mapping]] = ...) -> None: ...
+    takes_credits: bool
+    def __init__(self, items: _Optional[_Iterable[_Union[PopItem, _Mapping]]] = ..., settled: _Optional[_Union[SettleManyResp, _Mapping]] = ..., status: _Optional[_Union[PopStatus, _Mapping]] = ..., takes_credits: _Optional[bool] = ...) -> None: ...
 
 class PopStatus(_message.Message):
     __slots__ = ("throttled", "retry_after", "stopping")
@@ -569,12 +571,14 @@ class SettleOne(_message.Message):
     def __init__(self, lease_token: _Optional[str] = ..., kind: _Optional[_Union[Kind, str]] = ..., duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., error: _Optional[str] = ...) -> None: ...
 
 class SettleMany(_message.Message):
-    __slots__ = ("tag", "items")
+    __slots__ = ("tag", "items", "credits")
     TAG_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
+    CREDITS_FIELD_NUMBER: _ClassVar[int]
     tag: int
     items: _containers.RepeatedCompositeFieldContainer[SettleOne]
-    def __init__(self, tag: _Optional[int] = ..., items: _Optional[_Iterable[_Union[SettleOne, _Mapping]]] = ...) -> None: ...
+    credits: int
+    def __init__(self, tag: _Optional[int] = ..., items: _Optional[_Iterable[_Union[SettleOne, _Mapping]]] = ..., credits: _Optional[int] = ...) -> None: ...
 
 class SettleReq(_message.Message):
     __slots__ = ("topic", "items")

@@ -1,14 +1,17 @@
 """What every command of `dray` has: a cluster to ask, and the way from a question to its answer."""
 
 import asyncio
-import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Final, TypeAlias, TypeVar
 
 import typer
 
+from dray.cli.confirming import DryRun as DryRun
+from dray.cli.confirming import Yes as Yes
+from dray.cli.confirming import confirm as confirm
+from dray.cli.confirming import tell_dry_run as tell_dry_run
+from dray.cli.pairs import pairs as pairs
 from dray.cli.profiles import LOCAL, BadProfiles, Selection, environment, profiles_file, read_profiles, select
-from dray.cli.tables import TableFormat
 from dray.errors import DrayError, Invalid
 from dray.kafka_client.cluster import Cluster
 from dray.node.addresses import HostPort, parse_host_port
@@ -36,20 +39,6 @@ Profile: TypeAlias = Annotated[
         rich_help_panel=_CONNECTION,
     ),
 ]
-DryRun: TypeAlias = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
-Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
-
-
-class NotConfirmed(Invalid):
-    """Nobody said that it should be done."""
-
-    advice = "look with --dry-run first; then add --yes"
-
-
-class NotConfirmedBlind(NotConfirmed):
-    """The same, where there is no --dry-run."""
-
-    advice = "add --yes"
 
 
 def selected(bootstrap: str | None, profile: str | None) -> Selection:
@@ -91,28 +80,3 @@ def given(option: str, parse: Callable[[str], T], text: str) -> T:
         raise typer.BadParameter(
             error.message + (f": {error.advice}" if error.advice else ""), param_hint=option
         ) from error
-
-
-def pairs(option: str, texts: Sequence[str] | None) -> Mapping[str, str]:
-    """KEY=VALUE, as often as it was given."""
-    found: dict[str, str] = {}
-    for text in texts or ():
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise typer.BadParameter(f"expected KEY=VALUE, not {text!r}", param_hint=option)
-        found[key] = value
-    return found
-
-
-def confirm(name: str, yes: bool, what: str, *, blind: bool = False) -> None:
-    """The name again, typed by a person; a program says --yes. `blind`: the command has no --dry-run."""
-    if yes:
-        return
-    if not sys.stdin.isatty() or typer.prompt(f"{what}? type {name} to confirm", err=True) != name:
-        raise (NotConfirmedBlind if blind else NotConfirmed)("this was not confirmed", would=what)
-
-
-def tell_dry_run(dry_run: bool, form: TableFormat) -> None:
-    """The last line of what would have been done."""
-    if dry_run and form is TableFormat.TEXT:
-        typer.echo("nothing was changed")

@@ -1,19 +1,16 @@
 """Dead letters of heaps: list, replay and delete them."""
 
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final
 
 import typer
 
 from dray.cli.asking._connecting import DryRun, Yes, confirm, tell_dry_run
 from dray.cli.asking._heaping import GrpcEndpoint, HeapName, ask_heaps
 from dray.cli.asking.heap import show_messages
+from dray.cli.heap_forms import All, LetterIds, chosen_letters
 from dray.cli.tables import TableFormat, TableOption, show
 
 app: Final = typer.Typer(no_args_is_help=True)
-LetterIds: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--id", metavar="ID", help="This one; as often as needed.")
-]
-All: TypeAlias = Annotated[bool, typer.Option("--all", help="All that are dead now.")]
 
 
 @app.command("list")
@@ -42,7 +39,7 @@ def replay_command(
     form: TableOption = TableFormat.TEXT,
 ) -> None:
     """Make dead letters ready again."""
-    chosen = _chosen(ids, everything)
+    chosen = chosen_letters(ids, everything)
     count = ask_heaps(
         endpoint,
         lambda client: client.heap(heap).dlq.replay(
@@ -63,15 +60,8 @@ def delete_command(
     form: TableOption = TableFormat.TEXT,
 ) -> None:
     """Delete dead letters."""
-    chosen = _chosen(ids, everything)
+    chosen = chosen_letters(ids, everything)
     what = "all dead letters" if chosen is None else f"{len(chosen)} dead letters"
     confirm(heap, yes, f"delete {what} of the heap {heap}", blind=True)
     count = ask_heaps(endpoint, lambda client: client.heap(heap).dlq.delete(chosen))
     show(form, {"heap": heap, "deleted": count}, ("HEAP", "DELETED"), [(heap, count)])
-
-
-def _chosen(ids: list[str] | None, everything: bool) -> list[str] | None:
-    """None: all of them."""
-    if everything == bool(ids):
-        raise typer.BadParameter("name messages, or say --all", param_hint="--id")
-    return None if everything else ids

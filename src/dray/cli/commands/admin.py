@@ -1,4 +1,4 @@
-"""Look at the metadata of a cluster, verify and recover it; its keys, tables and audit files."""
+"""Look at the metadata of a cluster, verify and recover it; its heaps, keys, tables and audit files."""
 
 import asyncio
 import json
@@ -7,6 +7,7 @@ from typing import Annotated, Final, TypeAlias
 
 import typer
 
+from dray.cli.commands._heaps import dlq, heap
 from dray.cli.commands._keys import audit, key
 from dray.cli.commands._moving import export_cluster, import_cluster
 from dray.cli.commands._pins import pins
@@ -35,6 +36,8 @@ meta.command("export")(export_cluster)
 meta.command("import")(import_cluster)
 app.add_typer(table, name="table")
 app.add_typer(pins, name="pins")
+app.add_typer(heap, name="heap")
+app.add_typer(dlq, name="dlq")
 app.add_typer(key, name="key")
 app.add_typer(audit, name="audit")
 
@@ -43,7 +46,7 @@ DomainOption: TypeAlias = Annotated[int, typer.Option("--domain", min=0, max=0xF
 
 @app.callback()
 def admin() -> None:
-    """Look at the metadata of a cluster, verify and recover it; its keys, tables and audit files."""
+    """Look at the metadata of a cluster, verify and recover it; its heaps, keys, tables and audit files."""
 
 
 @meta.command("ls")

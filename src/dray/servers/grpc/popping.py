@@ -59,11 +59,14 @@ _ITEMS: Final = _Items()
 class PopSession:
     """What one stream is about, from its first message to its end."""
 
-    def __init__(self, api: HeapsApi, caller: GrpcCaller, number: int, stopping: asyncio.Event) -> None:
+    def __init__(
+        self, api: HeapsApi, caller: GrpcCaller, number: int, stopping: asyncio.Event, compress: Callable[[], None]
+    ) -> None:
         self._api = api
         self._caller = caller
         self._number = number
         self._stopping = stopping
+        self._compress = compress
         self._heap: Heap | None = None
         self._consumer: Consumer | None = None
         self._credits = 0
@@ -95,9 +98,12 @@ class PopSession:
                 if isinstance(out, _Items):
                     await self._write_items(write)
                     continue
+                if out.HasField("settled"):
+                    await self._join_items(out)
                 await in_time(write(out))
                 if out.HasField("settled"):
                     self._settling.release()
+                    self._note_written()
         finally:
             await _finished(self._close())
 
@@ -115,6 +121,7 @@ class PopSession:
                 case "settle":
                     await self._settling.acquire()
                     self._spawn(partial(self._settle, asked.settle), self._settles)
+                    self._add_credits(asked.settle.credits)  # in the same turn of the lane
                 case "stop":
                     await self._stop()
                 case _:
@@ -127,6 +134,8 @@ class PopSession:
         if self._heap is not None:
             raise BadMessage("a stream is started once")
         self._heap = await self._api.find(self._caller, "heap.pop", start.topic)
+        if self._heap.config.compression:
+            self._compress()
         if start.HasField("filter"):
             self._filter(start.filter)
         self._add_credits(start.credits)
@@ -222,6 +231,21 @@ class PopSession:
 
     async def _write_items(self, write: WriteDelivery) -> None:
         """One part of them; settlements are answered between parts."""
+        items = self._next_items()
+        if items:
+            await in_time(write(pb.PopDelivery(items=items, takes_credits=True)))
+        self._note_written()
+        if self._unwritten:
+            self._outbox.put_nowait(_ITEMS)
+
+    async def _join_items(self, answer: pb.PopDelivery) -> None:
+        """What the same entry granted goes with the answer: it is there a turn of the loop later."""
+        await asyncio.sleep(0)
+        answer.items.extend(self._next_items())
+        answer.takes_credits = True
+
+    def _next_items(self) -> list[pb.PopItem]:
+        """What goes into one message; from here on it counts as written."""
         part: list[Delivery] = []
         size = 0
         while self._unwritten and len(part) < PART_ITEMS and size < PART_BYTES:
@@ -231,13 +255,11 @@ class PopSession:
         live = [delivery for delivery in part if delivery.until_ns > boot_ns]
         if len(live) < len(part) and self._consumer is not None:
             self._consumer.add_credits(len(part) - len(live))  # their leases ended here: they were not delivered
-        if live:
-            self._credits -= len(live)  # GW2
-            items = [forms.item_of(one, wall_ms, boot_ns) for one in live]  # what is left now
-            await in_time(write(pb.PopDelivery(items=items)))
-        if self._unwritten:
-            self._outbox.put_nowait(_ITEMS)
-        else:
+        self._credits -= len(live)  # GW2
+        return [forms.item_of(one, wall_ms, boot_ns) for one in live]  # what is left now
+
+    def _note_written(self) -> None:
+        if not self._unwritten:
             self._written.set()
 
     async def _close(self) -> None:

@@ -10,7 +10,7 @@ Invariants
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final, NoReturn, TypeAlias
 
 import grpc
@@ -161,7 +161,12 @@ class GrpcServer:
 
     async def _pop_stream(self, caller: GrpcCaller, requests: AsyncIterator[bytes], context: CallContext) -> None:
         self._numbers += 1
-        session = PopSession(self._api, caller, self._numbers, self._stopping)
+
+        def compress() -> None:
+            with suppress(RuntimeError):  # something was told before: the stream goes on as it began
+                context.set_compression(grpc.Compression.Gzip)
+
+        session = PopSession(self._api, caller, self._numbers, self._stopping, compress)
 
         async def write(message: pb.PopDelivery) -> None:
             await context.write(message.SerializeToString())
