@@ -4,7 +4,8 @@ The last run of each module is kept as `bench/out/modules/NAME.json` too, and
 `--write-readme` puts them together in `bench/README.md`; what was not measured
 here stays there as it is. `--short` runs each case once, the large ones with a
 fraction of their work, to see that they run; its figures mean little and are
-kept apart, in `bench/out/short`.
+kept apart, in `bench/out/short`. `--case TEXT` measures those cases of a module
+whose names have the text in them, and puts them among its others.
 """
 
 import argparse
@@ -42,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--write-readme", action="store_true", help="put the last run of every module into bench/README.md"
     )
     parser.add_argument("--short", action="store_true", help="one run of each case, with less work: for a try")
+    parser.add_argument("--case", default="", metavar="TEXT", help="only the cases whose names have this in them")
     options = parser.parse_args(argv)
     if options.list:
         print("\n".join(known))
@@ -53,7 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"no such module: {', '.join(unknown)}; there are: {', '.join(known) or 'none'}")
     if options.short:
         os.environ[SHORT] = "1"
-    return run(options.modules or known, out=OUT / "short" if options.short else OUT, runs=1 if options.short else RUNS)
+    out, runs = (OUT / "short", 1) if options.short else (OUT, RUNS)
+    return run(options.modules or known, out=out, runs=runs, case=options.case)
 
 
 def module_names() -> list[str]:
@@ -62,7 +65,7 @@ def module_names() -> list[str]:
     return sorted(name for name in names if name != "harness" and not name.startswith("_"))
 
 
-def run(modules: Sequence[str], *, out: Path, runs: int = RUNS) -> int:
+def run(modules: Sequence[str], *, out: Path, runs: int = RUNS, case: str = "") -> int:
     """Measure these modules. Results are written after each case, so that a crash loses only its own."""
     if not modules:
         print("bench: there is no module with cases", file=sys.stderr)
@@ -71,7 +74,10 @@ def run(modules: Sequence[str], *, out: Path, runs: int = RUNS) -> int:
         if any(module.startswith(BROKERS) for module in modules):
             print("filling the page cache, so that memory costs both sides the same", file=sys.stderr, flush=True)
             stack.enter_context(_machine.full_page_cache(Path(tempfile.gettempdir())))
-        outcomes = _measure(modules, out, runs)
+        outcomes = _measure(modules, out, runs, case)
+    if not outcomes:
+        print(f"bench: no case has {case!r} in its name", file=sys.stderr)
+        return 1
     print(table(outcomes), end="")
     failed = [outcome for outcome in outcomes if outcome.failed]
     for outcome in failed:
@@ -79,28 +85,40 @@ def run(modules: Sequence[str], *, out: Path, runs: int = RUNS) -> int:
     return 1 if failed else 0
 
 
-def _measure(modules: Sequence[str], out: Path, runs: int) -> list[Outcome]:
+def _measure(modules: Sequence[str], out: Path, runs: int, text: str) -> list[Outcome]:
     begun = _machine.describe()
     outcomes: list[Outcome] = []
     for module in modules:
         started, own = _machine.describe(), []
-        for outcome in _measure_module(module, runs):
+        for outcome in _measure_module(module, runs, text):
             own.append(outcome)
             _write(out / "results.json", outcomes + own, begun, complete=False)
         outcomes += own
-        _write(out / "modules" / f"{module}.json", own, started, complete=True)
+        if own:
+            kept = among(_last_run(out, module), own) if text else own
+            _write(out / "modules" / f"{module}.json", kept, started, complete=True)
     _write(out / "results.json", outcomes, begun, complete=True)
     return outcomes
 
 
-def _measure_module(module: str, runs: int) -> Iterator[Outcome]:
+def _measure_module(module: str, runs: int, text: str) -> Iterator[Outcome]:
     try:
         cases = importlib.import_module(f"bench.{module}").cases()
     except Exception as error:
         yield broken(module, "cases()", error)
         return
     for case in cases:
+        if text not in case.name:
+            continue
         yield measure(module, case, lambda text: print(f"{module}: {text}", file=sys.stderr, flush=True), runs)
+
+
+def among(document: Any, measured: Sequence[Outcome]) -> list[Outcome]:  # type: ignore[explicit-any]  # JSON
+    """The cases of a module's last run, those that were measured now in their places or at the end."""
+    fresh = {outcome.name: outcome for outcome in measured}
+    before = [] if document is None else [Outcome(**case) for case in document["cases"]]
+    kept = [fresh.pop(outcome.name, outcome) for outcome in before]
+    return [*kept, *fresh.values()]
 
 
 def _write(path: Path, outcomes: Sequence[Outcome], started: dict[str, object], *, complete: bool) -> None:

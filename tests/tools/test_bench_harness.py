@@ -1,7 +1,9 @@
 """The harness itself: what it counts, what it refuses, and that nothing hides."""
 
+import importlib
 import json
 import math
+import sys
 
 import pytest
 
@@ -85,6 +87,31 @@ def test_a_broken_module_hides_no_other_and_the_command_ends_with_one(tmp_path, 
     assert len(json.loads((tmp_path / "out" / "results.json").read_text())["cases"]) == 1
     kept = {path.stem: json.loads(path.read_text())["cases"] for path in (tmp_path / "out" / "modules").iterdir()}
     assert {module: len(cases) for module, cases in kept.items()} == {"zz_bad": 1, "zz_good": 1}
+
+
+def test_some_cases_of_a_module_are_measured_and_take_the_places_they_had(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("bench.__path__", [str(tmp_path)])
+    body = "def cases(): return [Absolute(name, lambda: {}, 1.0, 'x') for name in ('to write', 'to read', 'to plan')]"
+    monkeypatch.setattr(command._machine, "describe", lambda: {"date": "today", "load_average": [0.0]})
+    write_module(tmp_path, "zz_long", body.format(2.0))
+    out = tmp_path / "out"
+
+    def figures() -> list[tuple[str, float]]:
+        cases = json.loads((out / "modules" / "zz_long.json").read_text())["cases"]
+        return [(case["name"], case["medians"]["subject"]) for case in cases]
+
+    assert command.run(["zz_long"], out=out, case="plan") == 0
+    assert command.run(["zz_long"], out=out, case="write") == 0
+    assert figures() == [("to plan", 2.0), ("to write", 2.0)]
+    command.run(["zz_long"], out=out)
+    monkeypatch.delitem(sys.modules, "bench.zz_long")
+    write_module(tmp_path, "zz_long", body.format(3.25))
+    importlib.invalidate_caches()
+    assert command.run(["zz_long"], out=out, case="read") == 0
+    assert figures() == [("to write", 2.0), ("to read", 3.25), ("to plan", 2.0)]
+    assert command.run(["zz_long"], out=out, case="nothing") == 1
+    assert "no case has 'nothing' in its name" in capsys.readouterr().err
+    assert len(figures()) == 3
 
 
 @pytest.mark.slow
