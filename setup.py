@@ -23,6 +23,17 @@ setup(
             depends=["src/dray/records/kernel.h"],
             extra_compile_args=["-O3", "-Wall", "-Wextra"],
             optional=True,
-        )
+        ),
+        Extension(
+            "dray.machine.heaps._kernel",
+            sources=[
+                "src/dray/machine/heaps/_kernelmodule.c",
+                "src/dray/machine/heaps/order.c",
+                "src/dray/machine/heaps/runs.c",
+            ],
+            depends=["src/dray/machine/heaps/kernel.h"],
+            extra_compile_args=["-O3", "-Wall", "-Wextra"],
+            optional=True,
+        ),
     ]
 )

@@ -79,12 +79,12 @@ async def measure(data: Path) -> dict[str, float]:
     log = await open_log(parse_log_url(f"unix:{data / 'meta.sock'}"), 0, effects)
     figures["rows"] = float(await timed("fold", lambda: fold(machine, log)))
     await log.close()
-    dumped = await timed("dump", lambda: offload.run(checkpoint.dump_parts, machine))
+    dumped = await timed("dump", lambda: offload.run(checkpoint.dump_runs, machine))
     with tempfile.TemporaryDirectory(dir=data) as other:
         made = FileCheckpoints(Path(other), disk, offload)
-        await timed("write", lambda: made.write(machine.position, dumped.data, dumped.seams), held=True)
+        await timed("write", lambda: made.write(machine.position, *dumped), held=True)
         await timed("read back", lambda: made.examine(machine.position), held=True)
-    figures["bytes"] = float(len(dumped.data))
+    figures["bytes"] = float(sum(map(len, dumped)))
     await timed("leave", lambda: leave(machine), held=True)
     counting.cancel()
     return figures

@@ -203,16 +203,16 @@ def restart() -> dict[str, float]:
 
 
 def streams_beside() -> dict[str, float]:
-    """Acknowledgements at 1,000 records a second: alone, and while the large heap is worked on."""
+    """Acknowledgements at 1,000 records a second: alone, and while either heap is worked on as fast as it goes."""
     running = broker()
     kafka = Running(address=running.kafka, pid=0, ready_s=0.0)
     topic = create_topic(kafka, 4)
     command = [sys.executable, "-m", "bench._pacer", running.kafka, topic, *PACED]
     figures: dict[str, float] = {}
-    for side in ("alone", "beside"):
+    for side, heap in (("alone", ""), (f"beside {FEW:,}", "few"), (f"beside {many():,}", "many")):
         load = None
-        if side == "beside":
-            words = [running.grpc, "many", "8"]
+        if heap:
+            words = [running.grpc, heap, "8"]
             load = subprocess.Popen([sys.executable, "-m", "bench.heaps_large", *words], cwd=ROOT)
         try:
             said = json.loads(run(command, directory=ROOT))

@@ -1,16 +1,18 @@
-"""Fail if the C kernel is not what serves: a failed build is silent, since the extension is optional."""
+"""Fail if a C kernel is not what serves: a failed build is silent, since the extensions are optional."""
 
 import sys
 
-from dray.records import kernel
+from dray.machine.heaps import kernel as heaps
+from dray.records import kernel as records
 
 
 def main() -> int:
-    if kernel.EXTENSION_LOADED:
-        print("extension loaded")
+    missing = [kernel.__name__ for kernel in (records, heaps) if not kernel.EXTENSION_LOADED]
+    if not missing:
+        print("extensions loaded")
         return 0
     print(
-        "the C extension dray.records._kernel is not loaded, the pure-Python twin serves: "
+        f"the C extension of {' and '.join(missing)} is not loaded, the pure-Python twin serves: "
         "install a C compiler and the Python headers, then `make clean setup`",
         file=sys.stderr,
     )

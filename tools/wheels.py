@@ -31,7 +31,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 VERSIONS: Final = ("3.11", "3.12", "3.13", "3.14")
 _UV: Final = Path(sys.executable).with_name("uv")
 _PINS: Final = ROOT / "requirements" / "dev.lock"
-_KERNEL: Final = "dray/records/_kernel."
+_KERNELS: Final = ("dray/records/_kernel.", "dray/machine/heaps/_kernel.")
 _FIRST_STEPS: Final = ROOT / "examples" / "first_steps.py"
 
 
@@ -96,8 +96,9 @@ def wheel(archive: Path, python: str, out: Path) -> Path:
         build: list[str | Path] = [_UV, "build", "--quiet", "--wheel", "--python", python, "--build-constraints", _PINS]
         _run([*build, "--out-dir", made, archive])
         [plain] = made.glob("dray-*.whl")
-        if not any(name.startswith(_KERNEL) for name in zipfile.ZipFile(plain).namelist()):
-            raise Unfit(f"{plain.name} has no C kernel: is there a compiler, and are Python's headers there?")
+        names = zipfile.ZipFile(plain).namelist()
+        if not all(any(name.startswith(kernel) and name.endswith(".so") for name in names) for kernel in _KERNELS):
+            raise Unfit(f"{plain.name} lacks a C kernel: is there a compiler, and are Python's headers there?")
         tagged = made / "tagged"
         _run([sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", tagged, plain])
         [repaired] = tagged.glob("dray-*manylinux*.whl")

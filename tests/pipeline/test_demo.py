@@ -88,7 +88,8 @@ def wheel(tmp_path_factory):
 def test_the_wheel_holds_both_packages_and_the_kernel(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert {"dray/__init__.py", "dray/py.typed", "pyspark_dray/__init__.py", "pyspark_dray/py.typed"} <= set(names)
-    assert any(re.fullmatch(r"dray/records/_kernel\..*\.(so|pyd)", name) for name in names)
+    for package in ("records", "machine/heaps"):
+        assert any(re.fullmatch(rf"dray/{package}/_kernel\..*\.(so|pyd)", name) for name in names)
     assert {name.split("/")[0] for name in names} == {
         "dray",
         "pyspark_dray",

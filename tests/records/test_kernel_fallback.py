@@ -44,7 +44,7 @@ print(EXTENSION_LOADED, seen.hexdigest())
 
 HIDE = """
 import runpy, sys
-sys.modules["dray.records._kernel"] = None
+sys.modules[sys.argv[2]] = None
 runpy.run_path(sys.argv[1], run_name="__main__")
 """
 
@@ -65,10 +65,13 @@ def test_the_twin_serves_alone_with_the_same_results():
     assert results == twins
 
 
-def test_the_check_tells_an_extension_from_its_twin():
+@pytest.mark.parametrize("extension", ["dray.records._kernel", "dray.machine.heaps._kernel"])
+def test_the_check_tells_an_extension_from_its_twin(extension):
     check = ROOT / "tools" / "check_extension.py"
     good = subprocess.run([sys.executable, str(check)], capture_output=True, text=True, check=False)
     assert good.returncode == 0, good.stderr
-    bad = subprocess.run([sys.executable, "-c", HIDE, str(check)], capture_output=True, text=True, check=False)
+    bad = subprocess.run(
+        [sys.executable, "-c", HIDE, str(check), extension], capture_output=True, text=True, check=False
+    )
     assert bad.returncode == 1
     assert "not loaded" in bad.stderr

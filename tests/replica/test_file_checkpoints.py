@@ -31,7 +31,7 @@ async def test_a_start_sweeps_a_directory_that_is_not_there() -> None:
 
 
 def large(fill: int, *, changed: int = 0, prefix: bytes = b"") -> bytes:
-    """Bytes of some pages; the seam lies behind the prefix."""
+    """Bytes of some pages."""
     parts = [bytes([fill + at % 7]) * 1_000 for at in range(2_000)]
     for at in range(changed):
         parts[at] = b"!" * 1_000
@@ -46,9 +46,9 @@ async def test_what_did_not_change_is_not_written_again_even_when_what_lies_befo
     """D-154"""
     disk = FakeDisk()
     store = FileCheckpoints(DIRECTORY, disk, InlineOffload())
-    await store.write(1, large(1, prefix=b"a" * 10), [10])
+    await store.write(1, b"a" * 10, large(1))
     first = names(disk)
-    await store.write(2, large(1, prefix=b"b" * 5_000, changed=3), [5_000])
+    await store.write(2, b"b" * 5_000, large(1, changed=3))
     fresh = names(disk) - first
     assert len(first) >= 8
     assert len(fresh) == 2, "the prefix, and the page that was changed"

@@ -369,7 +369,7 @@ class HeapLane:
             if shard is None or shard.closed or shard.messages.config.paused:
                 continue
             due_ms = due_in_ms(shard, at)
-            ready = len(shard.messages.ready) - shard.messages.ready.stale + coming.get(number, 0)
+            ready = len(shard.messages.ready) + coming.get(number, 0)
             ready += 1 if due_ms is not None and due_ms <= 0 else 0
             hungry = [one for one in waiting if one.credits > 0 and not self._is_barren(one, shard)]
             share = max(1, ready // max(1, len(hungry)))

@@ -31,7 +31,8 @@ from dray.heaps.reading import BodyReader
 from dray.heaps.search import find_messages, shard_of
 from dray.machine.heaps.answers import GrantedMessage
 from dray.machine.heaps.catalog import Heap
-from dray.machine.heaps.order import SLOT_MASK, MessageOrder
+from dray.machine.heaps.kernel import MessageOrder
+from dray.machine.heaps.order import SLOT_MASK, best
 from dray.machine.heaps.rows import DEAD, DELAYED, READY, MessageRow, State
 from dray.machine.heaps.shard import Shard
 from dray.machine.names import domain_of
@@ -175,10 +176,10 @@ def _slots(shard: Shard, state: State, place: _Place | None, limit: int) -> tupl
 
 
 def _ordered(order: MessageOrder, after: int, limit: int, depth: int) -> tuple[list[tuple[int, int]], int]:
-    found = order.best(min(depth + limit, MAX_DEPTH))
+    found = best(order, min(depth + limit, MAX_DEPTH))
     at = bisect_left(found, after + 1)
     if at > depth:  # better ones have come: the page begins further down than it did
-        found = order.best(MAX_DEPTH)
+        found = best(order, MAX_DEPTH)
         at = bisect_left(found, after + 1)
     page = found[at : at + limit]
     return [(entry, entry & SLOT_MASK) for entry in page], at + len(page)

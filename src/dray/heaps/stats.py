@@ -6,7 +6,6 @@ slices off the apply path, and is at most 15 s old.
 """
 
 import asyncio
-import struct
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,16 +16,15 @@ from dray.heaps.present import present
 from dray.heaps.search import SLICE, shard_of
 from dray.machine.heaps.catalog import Heap
 from dray.machine.heaps.config import Mode
+from dray.machine.heaps.kernel import census
 from dray.machine.heaps.messages import Totals
-from dray.machine.heaps.rows import DEAD, DELAYED, FREE, LEASED, PREPARED, READY, SIZE
+from dray.machine.heaps.rows import DEAD, DELAYED, LEASED, READY, SIZE
 from dray.machine.names import StreamId
 from dray.replica.domains import Domains
 
 FRESH_NS: Final = 15_000_000_000
 MAX_PRIORITIES: Final = 1_000
 """Priorities that are told apart, the best ones."""
-_COUNTED: Final = struct.Struct("<BxH4xI8xq16xq24x")
-assert _COUNTED.size == SIZE, "what is counted is part of a row"
 
 
 @dataclass(slots=True)
@@ -42,17 +40,14 @@ class HeapBacklog:
     oldest_ready_ms: int = 0
     """When the oldest ready message was enqueued; 0: there is none."""
 
-    def add(self, state: int, length: int, enqueued_ms: int) -> None:
-        self.payload_bytes += length
-        if state == READY:
-            self.ready += 1
-            self.oldest_ready_ms = min(self.oldest_ready_ms or enqueued_ms, enqueued_ms)
-        elif state == DELAYED:
-            self.delayed += 1
-        elif state == LEASED:
-            self.leased += 1
-        elif state == DEAD:
-            self.dead += 1
+    def add(self, ready: int, delayed: int, leased: int, dead: int, payload_bytes: int, oldest_ready_ms: int) -> None:
+        self.ready += ready
+        self.delayed += delayed
+        self.leased += leased
+        self.dead += dead
+        self.payload_bytes += payload_bytes
+        if oldest_ready_ms:
+            self.oldest_ready_ms = min(self.oldest_ready_ms or oldest_ready_ms, oldest_ready_ms)
 
 
 @dataclass(slots=True)
@@ -66,17 +61,12 @@ class RowCensus:
     at_ns: int = 0
 
     def add(self, part: bytes) -> None:
-        partitions, priorities, whole = self.partitions, self.priorities, self.whole
-        for state, partition, length, priority, enqueued_ms in _COUNTED.iter_unpack(part):
-            if state in (FREE, PREPARED):  # BA2
-                continue
-            backlog = partitions.get(partition)
-            if backlog is None:
-                backlog = partitions[partition] = HeapBacklog()
-            backlog.add(state, length, enqueued_ms)
-            whole.add(state, length, enqueued_ms)
-            if state == READY:
-                priorities[priority] += 1
+        partitions, priorities = census(part)  # what is prepared is not counted (BA2)
+        for number, *counted in partitions:
+            self.partitions.setdefault(number, HeapBacklog()).add(*counted)
+            self.whole.add(*counted)
+        for priority, count in priorities:
+            self.priorities[priority] += count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,20 +55,13 @@ class CheckpointTooNew(DrayError):
     kind = Kind.CORRUPT
 
 
-class Dumped(NamedTuple):
-    """A checkpoint, and where its large columns begin."""
-
-    data: bytes
-    seams: list[int]
-
-
 def dump(machine: Machine) -> bytes:
     """The checkpoint of a machine (K2)."""
-    return dump_parts(machine).data
+    return b"".join(dump_runs(machine))
 
 
-def dump_parts(machine: Machine) -> Dumped:
-    """The same, for who keeps it in pages."""
+def dump_runs(machine: Machine) -> list[bytes | bytearray]:
+    """The same, for who keeps it in pages: each large column by itself, and uncopied. The machine must stand still."""
     out = Writer()
     if machine.version < FIRST_WITH_SECTIONS:
         form = UNNAMED
@@ -76,9 +69,10 @@ def dump_parts(machine: Machine) -> Dumped:
     else:
         form = SECTIONS
         _dump_sections(machine, out)
-    body = out.body()
-    head = _HEAD.pack(MAGIC, form, 0, len(body))
-    return Dumped(b"".join((head, body, _hash(head, body))), [len(head) + at for at in out.seams()])
+    first, *others = out.runs()
+    runs = [_HEAD.pack(MAGIC, form, 0, out.size()) + first, *others]
+    runs[-1] += _hash(*runs)
+    return runs
 
 
 def load(checkpoint: bytes | bytearray | memoryview, kind: type[Machine] = Machine) -> Machine:
@@ -209,7 +203,7 @@ def fingerprint(machine: Machine) -> str:
     return blake2b(dump(machine), digest_size=16).hexdigest()
 
 
-def _hash(*parts: bytes | memoryview) -> bytes:
+def _hash(*parts: bytes | bytearray | memoryview) -> bytes:
     digest = blake2b(digest_size=_HASH_BYTES)
     for part in parts:
         digest.update(part)

@@ -33,7 +33,7 @@ class Writer:
     """Collects the body of a checkpoint."""
 
     def __init__(self) -> None:
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | bytearray] = []
 
     def values(self, row: Sequence[Small]) -> None:
         packed = _ENCODER.encode(row)
@@ -41,8 +41,9 @@ class Writer:
         self._parts.append(packed)
 
     def blob(self, column: bytes | bytearray) -> None:
+        """As it lies: it must not change before `runs` was made use of."""
         self._parts.append(_COLUMN.pack(len(column)))
-        self._parts.append(bytes(column))
+        self._parts.append(column)
 
     def column(self, items: "array[int]") -> None:
         if _BIG_ENDIAN:
@@ -52,20 +53,28 @@ class Writer:
 
     def section(self, section: "Writer") -> None:
         """What another writer collected, behind its length."""
-        self._parts.append(_COLUMN.pack(sum(map(len, section._parts))))
+        self._parts.append(_COLUMN.pack(section.size()))
         self._parts.extend(section._parts)
 
     def body(self) -> bytes:
         return b"".join(self._parts)
 
-    def seams(self) -> list[int]:
-        """Where in the body a large part begins, and where it ends."""
-        found, at = [], 0
+    def size(self) -> int:
+        return sum(map(len, self._parts))
+
+    def runs(self) -> list[bytes | bytearray]:
+        """The body: large parts as they are, and what lies between two of them as one."""
+        found: list[bytes | bytearray] = []
+        small: list[bytes | bytearray] = []
         for part in self._parts:
-            if len(part) >= SEAM_BYTES:
-                found += [at, at + len(part)]
-            at += len(part)
-        return found
+            if len(part) < SEAM_BYTES:
+                small.append(part)
+                continue
+            if small:
+                found.append(b"".join(small))
+                small = []
+            found.append(part)
+        return [*found, b"".join(small)]
 
 
 class Row:

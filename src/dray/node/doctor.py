@@ -20,6 +20,7 @@ from dray.errors import DrayError, NotFound
 from dray.ids import SystemEntropy
 from dray.log.settings import LogSettings
 from dray.log.urls import EtcdLogs, LocalLogs, OxiaLogs, SharedLogs
+from dray.machine.heaps import kernel as heaps_kernel
 from dray.machine.machine import Machine
 from dray.node.directory import DataDirectory
 from dray.node.inspection import current_machine, inspect
@@ -90,12 +91,14 @@ async def examine(config: Config) -> AsyncIterator[Finding]:
 
 
 async def _kernel() -> Finding:
-    if kernel.EXTENSION_LOADED:
-        return Finding(check="kernel", state=State.OK, saw="the C kernel for records is loaded")
+    kernels = {"records": kernel.EXTENSION_LOADED, "heaps": heaps_kernel.EXTENSION_LOADED}
+    missing = " and ".join(name for name, loaded in kernels.items() if not loaded)
+    if not missing:
+        return Finding(check="kernel", state=State.OK, saw="the C kernels for records and heaps are loaded")
     return Finding(
         check="kernel",
         state=State.WARN,
-        saw="the C kernel for records is not there; the Python twin serves, at a hundredth of its speed",
+        saw=f"the C kernel for {missing} is not there; the Python twin serves, at a fraction of its speed",
         next="install a C compiler and Python's headers, and install dray again",
     )
 

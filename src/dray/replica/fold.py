@@ -57,5 +57,4 @@ class InlineFolder:
         # Whoever owns the store keeps a damaged one aside; here the one before it will do (CK3).
         machine = await newest_machine(self._store, upto, set_aside=False)
         await fold_to(machine, self._log, upto)
-        dumped = checkpoint.dump_parts(machine)
-        await self._store.write(machine.position, dumped.data, dumped.seams)
+        await self._store.write(machine.position, *checkpoint.dump_runs(machine))

@@ -23,7 +23,7 @@ from dray.machine.verdict import Refused, Why
 
 from ..shop import Shop, row
 from .jobs import Jobs
-from .test_model import let_stale_entries_stay, rewritten
+from .test_model import rewritten, use_one_side
 from .twin import Twin
 
 TOPIC = "jobs.history"
@@ -88,7 +88,7 @@ class Chronicler(Twin):
 def test_who_folds_a_history_knows_every_message_and_its_state(seed, monkeypatch):
     """HI1, K2: also over checkpoints"""
     print(f"seed={seed}")
-    let_stale_entries_stay(seed, monkeypatch)
+    use_one_side(seed, monkeypatch)
     Chronicler(seed).run(200)
 
 
@@ -96,7 +96,7 @@ FORGOTTEN = {
     "deaths": (Messages, "die", "if self.history is not None:", "if False:"),
     "leases that ran out": (Shard, "wake", "EventKind.EXPIRED", "EventKind.RELEASED"),
     "batches": (Shard, "finish", "if history is not None:", "if False:"),
-    "what was too old": (Shard, "_pass_over", "self.messages.note_down(slot, EventKind.OUTDATED)", "pass"),
+    "what was too old": (Shard, "_best_young", "messages.note_down(slot, EventKind.OUTDATED)", "pass"),
     "replays": (operators, "replay", "messages.note_down(slot, EventKind.REPLAYED, who=command.actor)", "pass"),
 }
 

@@ -375,7 +375,7 @@ def test_acks_are_remembered_ten_minutes_whatever_came_since():
     tombs, dice = Tombs(), random.Random(3)
     acks = {arrival: dice.randbytes(16) for arrival in dice.sample(range(1 << 40), 40_000)}
     for turn, (arrival, nonce) in enumerate(acks.items()):
-        tombs.add(arrival, nonce, turn)
+        tombs.add_all([arrival], nonce, turn)
     tombs.expire(600_000 - 1)
     assert all(tombs.knows(arrival, nonce) for arrival, nonce in acks.items())
     assert not any(tombs.knows(arrival, b"x" * 16) for arrival in list(acks)[:100])

@@ -306,3 +306,30 @@ def test_running_time_begins_with_version_2_for_whoever_lives_then():
     third.send(KeepAlive())
     assert machine.timeline.running_ms == 5_000
     assert checkpoint.load(checkpoint.dump(machine)).timeline.running_ms == 5_000
+
+
+def test_a_lease_behind_thousands_that_were_buried_grants_what_a_loaded_machine_grants():
+    """K2, L5, M7: what left by its name costs a later lease nothing, and a checkpoint knows nothing of it."""
+    jobs = Jobs(max_inflight=10_000, max_leases_per_consumer=10_000)
+    rows = [EnqueueRow(priority=5)] * 15_000 + [EnqueueRow(priority=0)] * 3_000
+    for start in range(0, len(rows), 3_000):
+        jobs.enqueue(*rows[start : start + 3_000])
+    best = [
+        MessageRef(slot=slot, arrival=row.arrival) for slot, row in jobs.shard.messages.rows.all() if not row.priority
+    ]
+    jobs.writer.do(Bury(shard=jobs.id, messages=tuple(reversed(best))))
+    loaded = checkpoint.load(checkpoint.dump(jobs.tape.machine))
+    assert len(jobs.lease(2_900)) == 2_900
+    loaded.apply(*jobs.tape.entries[-1])
+    assert checkpoint.dump(loaded) == checkpoint.dump(jobs.tape.machine)
+
+
+def test_a_run_of_sequences_ends_where_an_older_generation_took_one():
+    """DD1: what follows the newest range may have been taken before it."""
+    jobs = Jobs(dedup_window_ms=60_000)
+    (_, before) = jobs.enqueue(*(EnqueueRow(0, key=1, seq=seq) for seq in (0, 5)), keys=KEY)
+    jobs.after(20)
+    jobs.enqueue(EnqueueRow(0, key=1, seq=2), keys=KEY)
+    given = jobs.enqueue(*(EnqueueRow(0, key=1, seq=seq) for seq in (3, 4, 5, 6)), keys=KEY)
+    assert [one.slot >= 0 for one in given] == [True, True, False, True]
+    assert given[2] == (DUPLICATE, *before[1:])

@@ -22,6 +22,7 @@ from dray.machine.heaps.commands import (
 )
 from dray.machine.heaps.config import HeapConfig, Mode
 from dray.machine.heaps.messages import BODY_COST
+from dray.machine.heaps.order import best as best_of
 from dray.machine.heaps.packets import (
     ATOMIC,
     IN_OBJECT,
@@ -417,10 +418,10 @@ class Twin:
         assert len(messages.rows) == len(model.messages)
         assert messages.inline_bytes == sum(len(m.body) + BODY_COST for m in model.messages.values() if m.inline)
         assert list(messages.dead) == [message.slot for message in model.dead()]
-        best = [entry >> 32 & 0xFFFF_FFFF_FFFF for entry in messages.ready.best(1_000)]
+        best = [entry >> 32 & 0xFFFF_FFFF_FFFF for entry in best_of(messages.ready, 1_000)]
         assert best == [message.arrival for message in model.ready()], "L5"
-        assert len(messages.ready) == messages.rows.counts[State.READY] + messages.ready.stale
-        assert len(messages.delays) == messages.rows.counts[State.DELAYED] + messages.delays.stale
+        assert len(messages.ready) == messages.rows.counts[State.READY]
+        assert len(messages.delays) == messages.rows.counts[State.DELAYED]
         for message in model.messages.values():
             row = messages.rows.read(message.slot)
             assert (row.arrival, row.attempts, row.due_ms) == (message.arrival, message.attempts, message.due)

@@ -88,6 +88,24 @@ class Dedup:
                 return None
         return None
 
+    def follows(self, key: bytes, seq: int, running_ms: int, window_ms: int) -> Known | None:
+        """The newest entry of a key, if it has one range, and this sequence is the next of it: nobody knows it, or any
+        that follows (DD1). `go_on` takes it."""
+        generation = self._current(running_ms, window_ms)
+        entry = None if generation is None else generation.entries.get(key)
+        if generation is None or not isinstance(entry, bytes):
+            return None
+        number, floor, _, end = _ONE.unpack(entry)
+        return Known(number, generation.begun_ms) if seq == end and seq >= floor else None
+
+    def go_on(self, key: bytes, count: int) -> None:
+        """So many sequences were taken that follow the newest entry of a key."""
+        entries = self._generations[-1].entries
+        entry = entries[key]
+        assert isinstance(entry, bytes)
+        number, floor, start, end = _ONE.unpack(entry)
+        entries[key] = _ONE.pack(number, floor, start, end + count)
+
     def take(self, key: bytes, seq: int, now_ms: int, running_ms: int, config: HeapConfig, number: int) -> Known | None:
         """Remember a sequence that `find` does not know; a new entry gets `number` (DD2). None: there is no room."""
         generation = self._current(running_ms, config.dedup_window_ms)

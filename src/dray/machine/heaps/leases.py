@@ -89,6 +89,20 @@ class Leases:
         else:
             del self.holders[held.holder]
 
+    def bucket_of(self, held: LeaseHeld) -> dict[int, None]:
+        """The slots whose leases end about when this one does."""
+        return self._buckets[held.deadline_ms >> BUCKET_BITS]
+
+    def ended(self, held: LeaseHeld, bucket: dict[int, None], count: int) -> None:
+        """So many leases of one grant have left `by_slot` and their bucket."""
+        if not bucket:
+            self._forget_bucket(held.deadline_ms >> BUCKET_BITS)
+        left = self.holders[held.holder] - count
+        if left:
+            self.holders[held.holder] = left
+        else:
+            del self.holders[held.holder]
+
     def prolong(self, slot: int, held: LeaseHeld) -> None:
         """Another deadline, of the same token."""
         self._leave(slot, self.by_slot[slot].deadline_ms)
@@ -142,8 +156,10 @@ class Leases:
         number = deadline_ms >> BUCKET_BITS
         bucket = self._buckets[number]
         del bucket[slot]
-        if bucket:
-            return
+        if not bucket:
+            self._forget_bucket(number)
+
+    def _forget_bucket(self, number: int) -> None:
         del self._buckets[number]
         while self._numbers and self._numbers[0] not in self._buckets:
             self._queued.discard(heappop(self._numbers))

@@ -23,7 +23,6 @@ Invariants
 
 from array import array
 from dataclasses import dataclass
-from heapq import heappush
 from itertools import islice
 from typing import Final
 
@@ -31,7 +30,8 @@ from dray.errors import Corrupt
 from dray.machine.heaps.answers import DIED, DONE
 from dray.machine.heaps.config import HeapConfig, Mode
 from dray.machine.heaps.history import Cause, EventKind, ShardHistory
-from dray.machine.heaps.order import ARRIVAL_SHIFT, BIAS, KEY_SHIFT, SLOT_MASK, MessageOrder, arrival_of, entry_of
+from dray.machine.heaps.kernel import BY_DUE, BY_LEAST, BY_MOST, MessageOrder, write_run
+from dray.machine.heaps.order import BIAS, load_order
 from dray.machine.heaps.rows import DEAD, DELAYED, READY, MessageRows
 from dray.machine.heaps.timers import backoff_ms
 from dray.machine.packing import Reader, Writer
@@ -72,8 +72,8 @@ class Messages:
         self.mode = mode
         self.config = config
         self.rows = MessageRows()
-        self.ready = MessageOrder(self.is_ready)
-        self.delays = MessageOrder(self.is_delayed)
+        self.ready = MessageOrder()
+        self.delays = MessageOrder()
         self.dead: dict[int, None] = {}
         """In order of death."""
         self.bodies: dict[int, bytes] = {}
@@ -97,19 +97,52 @@ class Messages:
             row = self.rows.read(slot)
             self.history.add(kind, row, attempts=attempts, span_ms=span_ms, who=who, note=note)
 
+    @property
+    def by(self) -> int:
+        """What the rank of a message is made of."""
+        return BY_MOST if self.mode is Mode.MAX else BY_LEAST
+
     def rank(self, priority: int) -> int:
         """Least is best."""
         return BIAS - 1 - priority if self.mode is Mode.MAX else priority + BIAS
 
     # -- edges -------------------------------------------------------------
 
+    def add_run(
+        self, packed: bytes, at: int, count: int, *, arrival: int, seq: int, number: int, begun_ms: int, now_ms: int,
+        place: int,
+    ) -> "array[int]":  # fmt: skip
+        """New messages that are ready, of a run that `plain_run` found; their slots."""
+        slots = self.rows.reserve(count)
+        write_run(
+            self.rows.data, self.ready, self.by, slots, packed, at, arrival, seq, number, begun_ms, now_ms, place,
+            self.config.max_retries,
+        )  # fmt: skip
+        self.totals.enqueued += count
+        return slots
+
+    def remove_run(self, slots: list[int], places: list[int]) -> None:
+        """Messages that were leased are gone (L9, L12); their rows say so already."""
+        for slot, place in zip(slots, places, strict=True):
+            if place:
+                self.let_go.append(place - 1)
+            else:
+                self._drop_body(slot)
+        for table in (self.notes, self.settled):
+            for slot in slots if table else ():
+                table.pop(slot, None)
+        self.rows.freed(slots)
+        if not self.rows.data:
+            self.ready.clear()
+            self.delays.clear()
+
     def add(self, row: tuple[int, ...], body: bytes | None, due_ms: int, rank: int, arrival: int) -> int:
         """A new message: its row says whether it is ready, delayed or prepared."""
         slot = self.rows.add(row)
         if row[0] == READY:
-            heappush(self.ready.entries, rank << KEY_SHIFT | arrival << ARRIVAL_SHIFT | slot)
+            self.ready.push(rank, arrival, slot)
         elif row[0] == DELAYED:
-            self.delays.push(entry_of(due_ms, arrival, slot))
+            self.delays.push(due_ms, arrival, slot)
         if body is not None:
             self.keep_body(slot, body)
         return slot
@@ -119,14 +152,14 @@ class Messages:
         if due_ms > now_ms:
             self.rows.move(slot, DELAYED)
             self.rows.set_due(slot, due_ms)
-            self.delays.push(entry_of(due_ms, self.rows.arrival(slot), slot))
+            self.delays.push(due_ms, self.rows.arrival(slot), slot)
         else:
             self.make_ready(slot)
 
     def make_ready(self, slot: int) -> None:
         self.rows.move(slot, READY)
         self.rows.set_due(slot, 0)
-        self.ready.push(entry_of(self.rank(self.rows.priority(slot)), self.rows.arrival(slot), slot))
+        self.ready.push(self.rank(self.rows.priority(slot)), self.rows.arrival(slot), slot)
 
     def fail(self, slot: int, now_ms: int, delay_ms: int, cause: Cause) -> int:
         """A delivery failed: back after a while (-1: the heap's backoff), or to the dead (L3)."""
@@ -184,30 +217,27 @@ class Messages:
 
     def leave_lists(self, slot: int) -> None:
         """A message that is ready, delayed or dead is taken by its name; what becomes of it follows at once."""
-        state = self.rows.state(slot)
+        state, priority, arrival, due_ms = self.rows.order_of(slot)
         if state == DEAD:
             del self.dead[slot]
             return
-        order = self.ready if state == READY else self.delays
-        self.rows.move(slot, DEAD)  # so that its entry is stale before it is looked for
-        order.left()
+        if state == READY:
+            self.ready.remove(self.rank(priority), arrival, slot)
+        else:
+            self.delays.remove(due_ms, arrival, slot)
+        self.rows.move(slot, DEAD)
 
     def wake(self, now_ms: int, limit: int) -> int:
         """What is due becomes ready (L7)."""
-        edge, done = (now_ms + 1) << KEY_SHIFT, 0
-        entries = self.delays.entries
-        while entries and done < limit and entries[0] < edge:
-            entry = self.delays.pop()
+        done, delays = 0, self.delays
+        while done < limit and len(delays) and (slot := delays.take(now_ms)) >= 0:
             done += 1
-            if self.is_delayed(entry):
-                self.make_ready(entry & SLOT_MASK)
-            else:
-                self.delays.stale -= 1
+            self.make_ready(slot)
         return done
 
     def next_due_ms(self) -> int | None:
-        """When the next delay ends: perhaps one that means nothing any more."""
-        return self.delays.entries[0] >> KEY_SHIFT if self.delays.entries else None
+        """When the next delay ends."""
+        return self.delays.first_key()
 
     def forget_dead(self, now_ms: int, limit: int) -> int:
         """Dead messages past their retention go, the oldest first."""
@@ -247,22 +277,6 @@ class Messages:
             self._drop_body(slot)
         self.rows.set_place(slot, place, position)
 
-    def is_ready(self, entry: int) -> bool:
-        """Does the row mean this entry of `ready`? A message that was replayed may have another priority by now."""
-        slot = entry & SLOT_MASK
-        if slot >= self.rows.slots:
-            return False
-        state, priority, arrival, _ = self.rows.order_of(slot)
-        return state == READY and entry_of(self.rank(priority), arrival, slot) == entry
-
-    def is_delayed(self, entry: int) -> bool:
-        """Does the row mean this entry of `delays`? A message may be delayed until another time by now."""
-        slot = entry & SLOT_MASK
-        if slot >= self.rows.slots:
-            return False
-        state, _, arrival, due_ms = self.rows.order_of(slot)
-        return state == DELAYED and arrival == arrival_of(entry) and due_ms == entry >> KEY_SHIFT
-
     # -- the end of the shard ----------------------------------------------
 
     def cut(self, limit: int) -> int:
@@ -276,7 +290,7 @@ class Messages:
                 self._drop_body(slot)
         self.rows.cut(first)
         for order in (self.ready, self.delays):
-            del order.entries[-2 * limit :]
+            order.cut(2 * limit)
         for table in (self.dead, self.notes, self.settled):
             for _ in range(min(limit, len(table))):
                 table.popitem()
@@ -325,12 +339,5 @@ class Messages:
             self._rebuild()
 
     def _rebuild(self) -> None:
-        rank = self.rank
-        ready, delays = [], []
-        for slot, (state, priority, arrival, due_ms) in enumerate(self.rows.order()):
-            if state == READY:
-                ready.append(rank(priority) << KEY_SHIFT | arrival << ARRIVAL_SHIFT | slot)
-            elif state == DELAYED:
-                delays.append(entry_of(due_ms, arrival, slot))
-        self.ready.rebuild(ready)
-        self.delays.rebuild(delays)
+        load_order(self.ready, self.rows, READY, self.by)
+        load_order(self.delays, self.rows, DELAYED, BY_DUE)

@@ -59,8 +59,13 @@ _NAMES: Final = struct.Struct("<QQ")
 _PLACE: Final = struct.Struct("<Q"), 36
 _ENQUEUED: Final = struct.Struct("<q"), 44
 _DUE: Final = struct.Struct("<q"), 52
-_ORDER: Final = struct.Struct("<B19xqQ16xq16x")
-assert _ORDER.size == SIZE, "what order is made of is part of a row"
+ORDER: Final = struct.Struct("<B19xqQ16xq16x")
+"""State, priority, arrival and due time."""
+TOLD: Final = struct.Struct("<BxH4xI8xq16xq24x")
+"""State, partition, length, priority and when it was enqueued."""
+PLACED: Final = struct.Struct("<28xQQ32x")
+"""Arrival and place."""
+assert ORDER.size == TOLD.size == PLACED.size == SIZE, "what order is made of is part of a row"
 
 
 _PIECE: Final = 1 << 20
@@ -121,6 +126,30 @@ class MessageRows:
         self.live += 1
         return slot
 
+    def reserve(self, count: int) -> "array[int]":
+        """Slots for new messages, in the order in which `add` takes them: counted as ready, and written next."""
+        free, data = self.free, self.data
+        slots = free[-count:] if count <= len(free) else free[:]
+        del free[len(free) - len(slots) :]
+        slots.reverse()
+        fresh = count - len(slots)
+        if fresh:
+            first = len(data) // SIZE
+            data += bytes(fresh * SIZE)
+            slots.extend(range(first, first + fresh))
+        self.counts[READY] += count
+        self.live += count
+        return slots
+
+    def freed(self, slots: list[int]) -> None:
+        """Leased messages are gone, and their rows say so already."""
+        self.counts[LEASED] -= len(slots)
+        self.free.extend(slots)
+        self.live -= len(slots)
+        if not self.live:
+            self.data.clear()
+            self.free = array("I")
+
     def remove(self, slot: int) -> None:
         """The message is gone. If it was the last one, its memory goes too."""
         base = slot * SIZE
@@ -161,13 +190,9 @@ class MessageRows:
             if row.state != FREE:
                 yield slot, row
 
-    def order(self) -> Iterator[tuple[int, int, int, int]]:
-        """State, priority, arrival and due time of each slot."""
-        return _ORDER.iter_unpack(self.data)
-
     def order_of(self, slot: int) -> tuple[int, int, int, int]:
         """State, priority, arrival and due time of one slot."""
-        return _ORDER.unpack_from(self.data, slot * SIZE)
+        return ORDER.unpack_from(self.data, slot * SIZE)
 
     # -- one field ---------------------------------------------------------
 

@@ -10,7 +10,6 @@ Invariants
 """
 
 from collections.abc import Mapping
-from heapq import heappop
 from typing import Final, NamedTuple
 
 from dray.machine.heaps.answers import (
@@ -39,9 +38,10 @@ from dray.machine.heaps.config import MAX_RETRIES
 from dray.machine.heaps.dedup import Dedup
 from dray.machine.heaps.heirs import LeaseHeirs
 from dray.machine.heaps.history import Cause, EventKind
+from dray.machine.heaps.kernel import ack_run, lease_run, plain_run
 from dray.machine.heaps.leases import LeaseHeld, Leases
 from dray.machine.heaps.messages import BODY_COST, Inline, Messages
-from dray.machine.heaps.order import ARRIVAL_SHIFT, KEY_SHIFT, MAX_ARRIVAL, SLOT_MASK
+from dray.machine.heaps.order import MAX_ARRIVAL
 from dray.machine.heaps.packets import (
     ATOMIC,
     ENQUEUE_ROW,
@@ -127,6 +127,10 @@ def in_id(number: int) -> int:
     return number & 0xFFFF_FFFF
 
 
+def _rows(command: Enqueue) -> list[EnqueueRow]:
+    return [EnqueueRow._make(row) for row in ENQUEUE_ROW.iter_unpack(command.packed)]
+
+
 class Shard:
     """The messages of a heap, who holds them, and what is remembered of those that are gone."""
 
@@ -157,24 +161,24 @@ class Shard:
 
     def enqueue(self, command: Enqueue, moment: HeapMoment, place: int) -> Enqueued:
         """Judge each message; `place` is that of their object, 0: their bodies are here."""
-        rows = [EnqueueRow._make(row) for row in ENQUEUE_ROW.iter_unpack(command.packed)]
+        count = len(command.packed) // ENQUEUE_ROW.size
         if self.closed:
-            return Enqueued([MessageGiven(CLOSED)] * len(rows))
+            return Enqueued([MessageGiven(CLOSED)] * count)
         if command.flags & ATOMIC:
-            torn = self._torn(command, rows, moment)
+            torn = self._torn(command, _rows(command), moment)
             if torn is not None:
-                return Enqueued([torn] * len(rows))  # L10
-        return Enqueued(self._take_all(command, rows, moment, place))
+                return Enqueued([torn] * count)  # L10
+        return Enqueued(self._take_all(command, moment, place))
 
     def prepare(self, command: Prepare, moment: HeapMoment, place: int) -> Enqueued:
         """As a batch is taken, but nobody sees it until it is finished (BA2)."""
-        rows = [EnqueueRow._make(row) for row in ENQUEUE_ROW.iter_unpack(command.part.packed)]
+        rows = _rows(command.part)
         if self.closed:
             return Enqueued([MessageGiven(CLOSED)] * len(rows))
         torn = self._torn(command.part, rows, moment)
         if torn is not None:
             return Enqueued([torn] * len(rows))  # L10
-        given = self._take_all(command.part, rows, moment, place, prepared=True)
+        given = self._take_all(command.part, moment, place, prepared=True)
         both = [(row, one.slot) for row, one in zip(rows, given, strict=True) if one.slot >= 0]
         if both:
             names = tuple((command.part.keys[row.key - 1], row.seq) for row, _ in both if row.key)
@@ -206,11 +210,17 @@ class Shard:
         return len(prepared.slots)
 
     def _take_all(
-        self, command: Enqueue, rows: list[EnqueueRow], moment: HeapMoment, place: int, *, prepared: bool = False
+        self, command: Enqueue, moment: HeapMoment, place: int, *, prepared: bool = False
     ) -> list[MessageGiven]:
         given: list[MessageGiven] = []
         judge, take, at, bodies = self._judge, self._take, 0, command.bodies
-        for row in rows:
+        plain = self.messages.history is None and not prepared and not self.batches.named
+        while (index := len(given)) < len(command.packed) // ENQUEUE_ROW.size:
+            if plain:
+                at = self._take_run(command, at, moment, place, given)
+                if len(given) > index:
+                    continue
+            row = EnqueueRow._make(ENQUEUE_ROW.unpack_from(command.packed, index * ENQUEUE_ROW.size))
             code = judge(command, row, moment)
             if place:
                 body = None
@@ -221,6 +231,50 @@ class Shard:
             if self.messages.history is not None and given[-1].slot >= 0 and not prepared:
                 self._note_enqueued(given[-1].slot, command.by[len(given) - 1] if command.by else "", moment)
         return given
+
+    def _take_run(self, command: Enqueue, at: int, moment: HeapMoment, place: int, given: list[MessageGiven]) -> int:
+        """What `_judge` and `_take` do, to as many rows at once as are plain and go on from what is known.
+
+        `at` is where the body of the next one begins; where that of the one behind them does is told.
+        """
+        index = len(given)
+        messages, config = self.messages, self.messages.config
+        _, _, _, _, _, key_at, seq, _, _ = ENQUEUE_ROW.unpack_from(command.packed, index * ENQUEUE_ROW.size)
+        if key_at:
+            key = command.keys[key_at - 1] if key_at <= len(command.keys) else b""
+            known = self.dedup.follows(key, seq, moment.running_ms, config.dedup_window_ms)
+            if known is None or known.number == in_id(self._numbers.next):
+                return at
+            (number, begun_ms), most = known, MAX_SEQ + 1 - seq
+        else:
+            number, begun_ms, seq = self.anonymous, moment.now_ms, self.anonymous_seq
+            most = MAX_SEQ + 1 - seq if number else 0
+        most = min(most, config.max_messages - messages.rows.live, MAX_ARRIVAL - self.next_arrival)
+        if most <= 0:
+            return at
+        size = command.size if place else -1
+        room = INLINE_BYTES - self._inline.used
+        longest = config.max_payload_bytes + BODY_OVERHEAD
+        count = plain_run(command.packed, index, most, self.partitions, longest, MAX_RETRIES, size, room, BODY_COST)
+        if not count:
+            return at
+        slots = messages.add_run(
+            command.packed, index, count, arrival=self.next_arrival, seq=seq, number=number, begun_ms=begun_ms,
+            now_ms=moment.now_ms, place=place,
+        )  # fmt: skip
+        self.next_arrival += count
+        if key_at:
+            self.dedup.go_on(key, count)
+        else:
+            self.anonymous_seq = seq + count
+        if not place:
+            length = messages.rows.length
+            for slot in slots:
+                end = at + length(slot)
+                messages.keep_body(slot, bytes(command.bodies[at:end]))
+                at = end
+        given += [MessageGiven._make((slot, number, begun_ms, seq + turn)) for turn, slot in enumerate(slots)]
+        return at
 
     def _note_enqueued(self, slot: int, who: str, moment: HeapMoment) -> None:
         span_ms = max(0, self.messages.rows.due_ms(slot) - moment.now_ms)
@@ -376,44 +430,42 @@ class Shard:
         self, command: Lease, moment: HeapMoment, room: int, spare: int, granted: list[GrantedMessage] | None
     ) -> tuple[list[int], int]:
         """Take messages off `ready`: they are leased next. Those past their time are not granted, but dropped."""
-        messages, rows, rank = self.messages, self.messages.rows, self.messages.rank
-        edge = (rank(command.worst) + 1) << KEY_SHIFT
-        ttl_ms = messages.config.message_ttl_ms
-        cutoff_ms = moment.now_ms - ttl_ms if ttl_ms and not moment.paused else -1
+        messages, rows = self.messages, self.messages.rows
+        worst = messages.rank(command.worst)
+        if messages.config.message_ttl_ms and not moment.paused:
+            slots, spare = self._best_young(worst, moment.now_ms - messages.config.message_ttl_ms, room, spare)
+        else:
+            slots = lease_run(rows.data, messages.ready, worst, room)
+        rows.counts[READY] -= len(slots)
+        rows.counts[LEASED] += len(slots)
+        if granted is not None:
+            data, unpack, bodies = rows.data, ROW.unpack_from, messages.bodies
+            for slot in slots:
+                (_, flags, partition, attempts, retries, length, position, number, priority, arrival, place,
+                 enqueued_ms, _, seq, begun_ms) = unpack(data, slot * SIZE)  # fmt: skip
+                granted.append(GrantedMessage._make((
+                    slot, arrival, priority, attempts, partition, flags, number, begun_ms, seq, enqueued_ms,
+                    retries, place, position, length, bodies.get(slot),
+                )))  # fmt: skip
+        return slots, spare
+
+    def _best_young(self, worst: int, cutoff_ms: int, room: int, spare: int) -> tuple[list[int], int]:
+        messages, rows = self.messages, self.messages.rows
         slots: list[int] = []
-        entries, data, unpack, bodies = messages.ready.entries, rows.data, ROW.unpack_from, messages.bodies
-        while len(slots) < room and entries and (entry := entries[0]) < edge:
-            slot = entry & SLOT_MASK
-            (state, flags, partition, attempts, retries, length, position, number, priority, arrival, place,
-             enqueued_ms, _, seq, begun_ms) = unpack(data, slot * SIZE)  # fmt: skip
-            counts = state == READY and rank(priority) << KEY_SHIFT | arrival << ARRIVAL_SHIFT | slot == entry
-            if counts and enqueued_ms > cutoff_ms:
-                heappop(entries)
-                data[slot * SIZE] = LEASED
+        while len(slots) < room and (slot := messages.ready.first(worst)) >= 0:
+            if rows.enqueued_ms(slot) > cutoff_ms:
+                messages.ready.take(worst)
+                rows.data[slot * SIZE] = LEASED
                 slots.append(slot)
-                if granted is not None:
-                    granted.append(GrantedMessage._make((
-                        slot, arrival, priority, attempts, partition, flags, number, begun_ms, seq, enqueued_ms,
-                        retries, place, position, length, bodies.get(slot),
-                    )))  # fmt: skip
                 continue
             if not spare:
                 break
             spare -= 1  # M7
-            self._pass_over(slot, is_old=counts)
-        rows.counts[READY] -= len(slots)
-        rows.counts[LEASED] += len(slots)
+            messages.ready.take(worst)
+            messages.note_down(slot, EventKind.OUTDATED)
+            messages.totals.dropped += 1
+            messages.remove(slot)
         return slots, spare
-
-    def _pass_over(self, slot: int, *, is_old: bool) -> None:
-        """The first entry of `ready` is stale, or its message is past its time."""
-        self.messages.ready.pop()
-        if is_old:
-            self.messages.note_down(slot, EventKind.OUTDATED)
-            self.messages.totals.dropped += 1
-            self.messages.remove(slot)
-        else:
-            self.messages.ready.stale -= 1
 
     # -- settle ------------------------------------------------------------
 
@@ -423,26 +475,33 @@ class Shard:
         codes: list[int] = []
         left_ms: dict[int, int] = {}
         find, names = self.leases.find, self.messages.rows.names
-        sure: LeaseHeld | None = None
-        """Known not to be over: all messages of a grant share their lease."""
-        for index, (kind, slot, arrival, nonce, _) in enumerate(SETTLE_ROW.iter_unpack(command.packed)):
+        at, rows = 0, len(command.packed) // SETTLE_ROW.size
+        while at < rows:
+            kind, slot, arrival, nonce, _ = SETTLE_ROW.unpack_from(command.packed, at * SETTLE_ROW.size)
             held = find(slot, nonce)
-            row_arrival, place = names(slot) if held is not None else (0, 0)
-            if held is None or row_arrival != arrival or (held is not sure and is_over(held, moment)):  # L2
+            if held is None or names(slot)[0] != arrival or is_over(held, moment):  # L2
                 codes.append(self._settled_before(kind, slot, arrival, nonce))
-                continue
-            sure = held
-            if kind == _ACK:
-                self.leases.end(slot)
-                self.tombs.add(arrival, nonce, moment.running_ms)
-                self.messages.totals.acked += 1
-                if self.messages.history is not None:
-                    self.messages.note_down(slot, EventKind.ACKED, who=held.holder)
-                self.messages.remove(slot, place)
-                codes.append(DONE)
+            elif kind == _ACK:
+                codes += self._ack(command.packed, at, held, moment)
             else:
-                codes.append(self._settle_other(command, index, moment, left_ms))
+                codes.append(self._settle_other(command, at, moment, left_ms))
+            at = len(codes)
         return Settled(codes, left_ms)
+
+    def _ack(self, packed: bytes, at: int, held: LeaseHeld, moment: HeapMoment) -> list[int]:
+        """As many acks of one grant as follow each other: its messages share their lease."""
+        messages = self.messages
+        if messages.history is not None:
+            _, slot, _, _, _ = SETTLE_ROW.unpack_from(packed, at * SETTLE_ROW.size)
+            messages.note_down(slot, EventKind.ACKED, who=held.holder)
+            packed, at = packed[at * SETTLE_ROW.size : (at + 1) * SETTLE_ROW.size], 0
+        bucket = self.leases.bucket_of(held)
+        slots, arrivals, places = ack_run(messages.rows.data, self.leases.by_slot, bucket, held, held.nonce, packed, at)
+        self.leases.ended(held, bucket, len(slots))
+        self.tombs.add_all(arrivals, held.nonce, moment.running_ms)
+        messages.totals.acked += len(slots)
+        messages.remove_run(slots, places)
+        return [DONE] * len(slots)
 
     def _settle_other(self, command: Settle, index: int, moment: HeapMoment, left_ms: dict[int, int]) -> int:
         """The live token says something else than that the work is done."""

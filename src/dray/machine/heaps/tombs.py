@@ -32,15 +32,12 @@ class _Lane:
         self.checks: array[int] = array("Q")
         self.newest_ms = 0
 
-    def add(self, arrival: int, check: int, running_ms: int) -> None:
-        self.arrivals.append(arrival)
-        self.checks.append(check)
-        self.newest_ms = running_ms
-        if len(self.arrivals) == BLOCK:
-            order = sorted(range(BLOCK), key=self.arrivals.__getitem__)
-            arrivals = array("Q", map(self.arrivals.__getitem__, order))
-            self.blocks.append((running_ms, arrivals, array("Q", map(self.checks.__getitem__, order))))
-            self.arrivals, self.checks = array("Q"), array("Q")
+    def seal(self, running_ms: int) -> None:
+        """The open block is full."""
+        order = sorted(range(BLOCK), key=self.arrivals.__getitem__)
+        arrivals = array("Q", map(self.arrivals.__getitem__, order))
+        self.blocks.append((running_ms, arrivals, array("Q", map(self.checks.__getitem__, order))))
+        self.arrivals, self.checks = array("Q"), array("Q")
 
     def find(self, arrival: int) -> int | None:
         for _, arrivals, checks in self.blocks:
@@ -70,8 +67,16 @@ class Tombs:
     def __init__(self) -> None:
         self._lanes = [_Lane() for _ in range(LANES)]
 
-    def add(self, arrival: int, nonce: bytes, running_ms: int) -> None:
-        self._lanes[arrival % LANES].add(arrival, _check(nonce), running_ms)
+    def add_all(self, arrivals: list[int], nonce: bytes, running_ms: int) -> None:
+        """Acks with one token."""
+        lanes, check = self._lanes, _check(nonce)
+        for arrival in arrivals:
+            lane = lanes[arrival % LANES]
+            lane.arrivals.append(arrival)
+            lane.checks.append(check)
+            lane.newest_ms = running_ms
+            if len(lane.arrivals) == BLOCK:
+                lane.seal(running_ms)
 
     def knows(self, arrival: int, nonce: bytes) -> bool | None:
         """Was the message acked with this token? None: not that we remember."""

@@ -37,12 +37,12 @@ class FileCheckpoints:
         self._offload = offload
         self._pages = Pages(directory, disk, maker)
 
-    async def write(self, position: int, data: bytes, seams: Sequence[int] = ()) -> None:
-        await self._offload.run(self._write_any, self._path(position, MADE), data, seams)
+    async def write(self, position: int, *runs: bytes | bytearray) -> None:
+        await self._offload.run(self._write_any, self._path(position, MADE), runs)
 
-    def _write_any(self, path: Path, data: bytes, seams: Sequence[int]) -> None:
+    def _write_any(self, path: Path, runs: Sequence[bytes | bytearray]) -> None:
         self._disk.make_dir(self._directory)
-        self._write(path, self._pages.write(data, seams) if len(data) >= LARGE else data)
+        self._write(path, self._pages.write(runs) if sum(map(len, runs)) >= LARGE else b"".join(runs))
 
     def _read(self, path: Path) -> bytes | bytearray:
         content = self._disk.read(path)

@@ -1,7 +1,5 @@
 """Checkpoints in memory: for tests and the simulator."""
 
-from collections.abc import Sequence
-
 from dray.errors import Conflict, NotFound
 from dray.machine import checkpoint
 from dray.machine.checkpoint import Summary
@@ -16,10 +14,10 @@ class MemoryCheckpoints:
         self._confirmed: dict[int, bytes] = {}
         self.aside: dict[int, bytes] = {}
 
-    async def write(self, position: int, data: bytes, seams: Sequence[int] = ()) -> None:
+    async def write(self, position: int, *runs: bytes | bytearray) -> None:
         if position in self._confirmed:
             raise Conflict("a confirmed checkpoint of this position exists", position=position)
-        self._made[position] = data
+        self._made[position] = b"".join(runs)
 
     async def examine(self, position: int) -> Summary:
         return checkpoint.summary(_found(self._made, position))

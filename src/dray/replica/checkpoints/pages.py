@@ -3,8 +3,8 @@
     N.made, N.checkpoint   magic 8 | u64 size | (hash 16 B | u32 size) of each page | blake2b-128 of all before
     pages/HASH             a page, under the hash of its bytes
 
-Pages are cut at the seams that the writer knows of (where a large column
-begins) and every 256 KiB behind each, so that a column that grew does not move
+Pages are cut where a run of bytes begins that the writer told apart (a large
+column) and every 256 KiB behind that, so that a column that grew does not move
 the pages of the next.
 
 Invariants
@@ -16,7 +16,6 @@ Invariants
 import struct
 from collections.abc import Iterator, Sequence, Set
 from hashlib import blake2b
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -43,12 +42,12 @@ class Pages:
         self._disk = disk
         self._maker = maker
 
-    def write(self, data: bytes, seams: Sequence[int]) -> bytes:
+    def write(self, runs: Sequence[bytes | bytearray]) -> bytes:
         """Make every page durable (CK7); what the checkpoint's own file is to hold."""
         self._disk.make_dir(self._directory)
         there = set(self._disk.list(self._directory))
         listed = []
-        for page in _cut(memoryview(data), seams):
+        for page in _cut(runs):
             name = _hash(page)
             if name.hex() not in there:
                 self._write_page(name.hex(), page)
@@ -56,7 +55,7 @@ class Pages:
             listed.append(_ENTRY.pack(name, len(page)))
         # Also of pages that were there: whoever wrote them may have been killed before this.
         self._disk.sync_dir(self._directory)
-        told = b"".join((_HEAD.pack(MAGIC, len(data)), *listed))
+        told = b"".join((_HEAD.pack(MAGIC, sum(map(len, runs))), *listed))
         return told + _hash(told)
 
     def _write_page(self, name: str, page: memoryview) -> None:
@@ -132,11 +131,10 @@ def _parse(listing: bytes) -> tuple[int, list[tuple[bytes, int]]]:
     return size, entries
 
 
-def _cut(data: memoryview, seams: Sequence[int]) -> Iterator[memoryview]:
-    edges = [0, *sorted({seam for seam in seams if 0 < seam < len(data)}), len(data)]
-    for start, end in pairwise(edges):
-        for at in range(start, end, PAGE):
-            yield data[at : min(at + PAGE, end)]
+def _cut(runs: Sequence[bytes | bytearray]) -> Iterator[memoryview]:
+    for run in runs:
+        for at in range(0, len(run), PAGE):
+            yield memoryview(run)[at : at + PAGE]
 
 
 def _hash(content: bytes | memoryview) -> bytes:

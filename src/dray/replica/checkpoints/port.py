@@ -18,7 +18,6 @@ Invariants
          and nothing is trimmed on its account.
 """
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from dray.machine.checkpoint import Summary
@@ -28,8 +27,8 @@ from dray.machine.machine import Machine
 class CheckpointStore(Protocol):
     """Checkpoints of one domain, by position."""
 
-    async def write(self, position: int, data: bytes, seams: Sequence[int] = ()) -> None:
-        """Keep a checkpoint, durably, not yet to be loaded. `seams` are where its large parts begin."""
+    async def write(self, position: int, *runs: bytes | bytearray) -> None:
+        """Keep a checkpoint, durably, not yet to be loaded. A run of its bytes is one of its large parts."""
         ...
 
     async def examine(self, position: int) -> Summary:
