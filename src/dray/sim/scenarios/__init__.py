@@ -38,6 +38,7 @@ _MODULES: Final = (
 )  # fmt: skip
 
 SCENARIOS: Final[dict[str, Scenario]] = {name: run for module in _MODULES for name, run in module.SCENARIOS.items()}
-PLANTED: Final[dict[str, Scenario]] = {name: run for module in _MODULES for name, run in module.PLANTED.items()}
-PLANTED |= residence.PLANTED
+PLANTED: Final[dict[str, Scenario]] = {
+    name: run for module in (*_MODULES, residence) for name, run in module.PLANTED.items()
+}
 BESIDE: Final[dict[str, Scenario]] = heap_history.SCENARIOS | residence.SCENARIOS
