@@ -21,8 +21,10 @@ CHECK_PYTHON = -c 'import sys; sys.version_info >= (3, 11) or sys.exit("$(OLD) %
 # At a terminal uv shows what it is doing.
 QUIET := $(shell test -t 2 || echo --quiet)
 
+KERNELS := src/dray/records src/dray/machine/heaps
+
 # A stale extension would hide a failed build: it goes before the build.
-$(SETUP): requirements/uv.lock requirements/dev.lock requirements/spark.lock pyproject.toml setup.py $(wildcard src/dray/records/*.c src/dray/records/*.h)
+$(SETUP): requirements/uv.lock requirements/dev.lock requirements/spark.lock pyproject.toml setup.py $(wildcard $(KERNELS:=/*.c) $(KERNELS:=/*.h))
 	@test -x $(BIN)/python || $(PYTHON) $(CHECK_PYTHON)
 	@test ! -x $(BIN)/python || $(BIN)/python $(CHECK_PYTHON)
 	@echo "1/4 a Python environment in .venv"
@@ -31,8 +33,8 @@ $(SETUP): requirements/uv.lock requirements/dev.lock requirements/spark.lock pyp
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.lock
 	@echo "3/4 libraries, tools and PySpark, with a Java: about 1.2 GB, a minute or a few"
 	@$(BIN)/uv pip sync $(QUIET) --python $(BIN)/python --require-hashes requirements/dev.lock requirements/spark.lock requirements/uv.lock
-	@echo "4/4 dray itself, with its C kernel"
-	@rm -rf build && rm -f src/dray/records/*.so
+	@echo "4/4 dray itself, with its C kernels"
+	@rm -rf build && rm -f $(KERNELS:=/*.so)
 	@$(BIN)/uv pip install $(QUIET) --python $(BIN)/python --no-build-isolation --no-deps -e .
 	@touch $@
 
@@ -112,4 +114,4 @@ format: $(SETUP)
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv build src/dray/records/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build $(KERNELS:=/*.so) .mypy_cache .ruff_cache .pytest_cache .hypothesis
