@@ -15,21 +15,20 @@ if TYPE_CHECKING:
     EXTENSION_LOADED: bool
 else:
     try:
-        from dray.machine.heaps._kernel import (
-            MessageOrder,
-            ack_run,
-            census,
-            forget,
-            lease_run,
-            plain_run,
-            write_run,
-        )
+        from dray.machine.heaps import _kernel as chosen
+
+        EXTENSION_LOADED = True
     except ImportError:
-        from dray.machine.heaps.pure import MessageOrder, ack_run, census, forget, lease_run, plain_run, write_run
+        from dray.machine.heaps import pure as chosen
 
         EXTENSION_LOADED = False
-    else:
-        EXTENSION_LOADED = True
+    MessageOrder = chosen.MessageOrder
+    ack_run = chosen.ack_run
+    census = chosen.census
+    forget = chosen.forget
+    lease_run = chosen.lease_run
+    plain_run = chosen.plain_run
+    write_run = chosen.write_run
 
 __all__ = [
     "BY_DUE", "BY_LEAST", "BY_MOST", "EXTENSION_LOADED", "MessageOrder", "ack_run", "census", "forget", "lease_run",
