@@ -73,7 +73,7 @@ async def brokers(prefix: Bucket, tmp_path: Path) -> AsyncIterator[list[Drayd]]:
 async def test_two_of_three_die_with_their_disks_and_the_third_has_everything(
     brokers: list[Drayd], prefix: Bucket, tmp_path: Path
 ) -> None:
-    """R-002, L-02, L-12 to L-17, L-52, L-54: and the commits in the bucket tell the same offsets."""
+    """R-002, L-02, L-12, L-13, L-14, L-15, L-16, L-17, L-52, L-54: and its commits tell the same offsets."""
     *victims, third = brokers
     judgement = await run_history(
         tmp_path / "history", ",".join(one.bootstrap for one in brokers), "confluent", SEED, partitions=4,
