@@ -76,12 +76,16 @@ class SharedLogFactory(LogFactory, Protocol):
     """As another process opens it, domain `domain` of it."""
     domain: int
 
-    async def open_neighbour(self) -> Log:
-        """The same domain of another cluster on the same engine, whose name begins as ours does."""
-        ...
-
     async def go_back(self, to: Position) -> None:
         """Let the engine forget what lies behind a position, all of it at 0, while handles are open."""
+        ...
+
+
+class NeighbourLogFactory(SharedLogFactory, Protocol):
+    """Of an engine that keeps the logs of several clusters."""
+
+    async def open_neighbour(self) -> Log:
+        """The same domain of another cluster on the same engine, whose name begins as ours does."""
         ...
 
 
@@ -483,18 +487,6 @@ class SharedLogContract:
             with pytest.raises(Corrupt, match="backup"):
                 await anext(stream)
 
-    async def test_two_clusters_on_one_engine_do_not_see_each_other(self, log_factory: SharedLogFactory) -> None:
-        """R-052: what one of them writes, trims or loses is nothing to the other."""
-        ours, theirs = await log_factory.open(), await log_factory.open_neighbour()
-        entries, others = await fill(ours, 5, name="ours"), await fill(theirs, 3, name="theirs")
-        assert await take(ours, BEFORE_ALL, 5) == entries
-        await ours.trim(entries[3][0])
-        assert await take(theirs, BEFORE_ALL, 3) == others
-        await log_factory.go_back(BEFORE_ALL)
-        others += await fill(theirs, 1, name="more")
-        assert await take(theirs, BEFORE_ALL, 4) == others
-        assert await theirs.tail() == others[-1][0]
-
     async def test_processes_that_write_at_once_make_one_order(self, log_factory: SharedLogFactory) -> None:
         """LG1, LG3, R-042: not handles of one process, but processes."""
         each, names = 40, ("left", "right")
@@ -514,3 +506,19 @@ class SharedLogContract:
         for name, positions in zip(names, said, strict=True):
             own = [(position, entry) for position, entry in order if entry.startswith(name.encode())]
             assert own == list(zip(map(int, positions.split()), named(name, each), strict=True))
+
+
+class NeighbourLogContract:
+    """For engines that keep the logs of several clusters."""
+
+    async def test_two_clusters_on_one_engine_do_not_see_each_other(self, log_factory: NeighbourLogFactory) -> None:
+        """R-052: what one of them writes, trims or loses is nothing to the other."""
+        ours, theirs = await log_factory.open(), await log_factory.open_neighbour()
+        entries, others = await fill(ours, 5, name="ours"), await fill(theirs, 3, name="theirs")
+        assert await take(ours, BEFORE_ALL, 5) == entries
+        await ours.trim(entries[3][0])
+        assert await take(theirs, BEFORE_ALL, 3) == others
+        await log_factory.go_back(BEFORE_ALL)
+        others += await fill(theirs, 1, name="more")
+        assert await take(theirs, BEFORE_ALL, 4) == others
+        assert await theirs.tail() == others[-1][0]

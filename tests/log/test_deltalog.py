@@ -25,6 +25,7 @@ from tests.log.contract import (
     DEADLINE_S,
     BeginningLogContract,
     LogContract,
+    NeighbourLogContract,
     SharedLogContract,
     deaf,
     fill,
@@ -184,7 +185,7 @@ class TestDeltaLogThatDeletesAtOnce(LogContract):
 
 
 @pytest.mark.slow
-class TestDeltaLogInADirectory(LogContract, BeginningLogContract, SharedLogContract):
+class TestDeltaLogInADirectory(LogContract, BeginningLogContract, SharedLogContract, NeighbourLogContract):
     @pytest.fixture
     async def log_factory(self, tmp_path: Path) -> AsyncIterator[DeltaFactory]:
         async for factory in factory_on("directory", tmp_path, check_s=0.2):

@@ -26,6 +26,7 @@ from tests.log.contract import (
     DEADLINE_S,
     BeginningLogContract,
     LogContract,
+    NeighbourLogContract,
     SharedLogContract,
     aclose,
     fill,
@@ -145,7 +146,7 @@ async def log_factory(server: OxiaDouble | None) -> AsyncIterator[OxiaFactory]:
 
 
 @pytest.mark.slow
-class TestOxiaLog(LogContract, SharedLogContract, BeginningLogContract):
+class TestOxiaLog(LogContract, SharedLogContract, NeighbourLogContract, BeginningLogContract):
     pass
 
 

@@ -24,6 +24,7 @@ from tests.log.contract import (
     BeginningLogContract,
     FullLogContract,
     LogContract,
+    NeighbourLogContract,
     SharedLogContract,
     aclose,
     fill,
@@ -177,7 +178,7 @@ async def log_factory(server: Etcd) -> AsyncIterator[EtcdFactory]:
     await factory.close()
 
 
-class TestEtcdLog(LogContract, FullLogContract, SharedLogContract, BeginningLogContract):
+class TestEtcdLog(LogContract, FullLogContract, SharedLogContract, NeighbourLogContract, BeginningLogContract):
     pass
 
 

@@ -9,7 +9,15 @@ from dray.errors import Corrupt, Unavailable
 from dray.log.port import BEFORE_ALL, Log, Position, Refused
 from dray.log.postgres import PostgresLog
 from dray.log.urls import PostgresLogs
-from tests.log.contract import BeginningLogContract, FullLogContract, LogContract, SharedLogContract, fill, take
+from tests.log.contract import (
+    BeginningLogContract,
+    FullLogContract,
+    LogContract,
+    NeighbourLogContract,
+    SharedLogContract,
+    fill,
+    take,
+)
 from tests.log.proxy import Proxy
 from tools.peers.postgres import Postgres, postgres
 from tools.peers.process import free_ports
@@ -122,7 +130,7 @@ async def log_factory(server: Postgres, request: pytest.FixtureRequest) -> Async
     await factory.close()
 
 
-class TestPostgresLog(LogContract, FullLogContract, SharedLogContract, BeginningLogContract):
+class TestPostgresLog(LogContract, FullLogContract, SharedLogContract, NeighbourLogContract, BeginningLogContract):
     pass
 
 

@@ -70,7 +70,7 @@ PLANTED = {
     "what is buried is woken": (Messages, "leave_lists", "self.delays.remove(due_ms, arrival, slot)", "pass"),
     "a run begins anywhere": (Dedup, "follows", "seq == end and seq >= floor", "True"),
     "a run is forgotten": (Dedup, "go_on", "end + count", "end + 1"),
-    "a run of acks is forgotten": (Shard, "_ack", "self.tombs.add_all(arrivals, held.nonce, moment.running_ms)",
+    "a run of acks is forgotten": (Shard, "_ack", "self.tombs.add_all(arrivals, nonce, moment.running_ms)",
                                    "pass"),
     "a run of acks ends one lease": (Leases, "ended", "- count", "- 1"),
     "a run of acks goes on over other tokens": (pure, "ack_run", "token != nonce or leases.get(slot) is not held",

@@ -55,16 +55,15 @@ class Boundaries:
             if not self._seen:
                 await self._put(0)  # nothing was deleted so far
             await self._put(upto)
-        now_ns = self._clock.boot_ns()
-        ripe = max((one for one, seen_ns in self._seen.items() if now_ns - seen_ns >= self._grace_ns), default=0)
-        deleted = min(self._seen)
-        for first in range(deleted, ripe, _AT_ONCE):
+        now_ns, seen = self._clock.boot_ns(), sorted(self._seen.items())  # others look while we delete
+        ripe = max((one for one, seen_ns in seen if now_ns - seen_ns >= self._grace_ns), default=0)
+        below = [one for one, _ in seen if one < ripe]
+        for first in range(min(below, default=ripe), ripe, _AT_ONCE):
             versions = range(first, min(ripe, first + _AT_ONCE))
             await asyncio.gather(*(self._objects.delete(commit_name(self._domain, version)) for version in versions))
-        for one in sorted(self._seen):
-            if one < ripe:
-                await self._objects.delete(boundary_name(self._domain, one))
-                del self._seen[one]
+        for one in below:
+            await self._objects.delete(boundary_name(self._domain, one))
+            self._seen.pop(one, None)
 
     async def begin_at(self, position: int) -> None:
         """Nothing was ever at or below it."""

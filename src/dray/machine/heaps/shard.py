@@ -489,16 +489,16 @@ class Shard:
         return Settled(codes, left_ms)
 
     def _ack(self, packed: bytes, at: int, held: LeaseHeld, moment: HeapMoment) -> list[int]:
-        """As many acks of one grant as follow each other: its messages share their lease."""
+        """As many acks of one grant as follow each other, the first in any case: its messages share their lease."""
         messages = self.messages
+        _, slot, _, nonce, _ = SETTLE_ROW.unpack_from(packed, at * SETTLE_ROW.size)
         if messages.history is not None:
-            _, slot, _, _, _ = SETTLE_ROW.unpack_from(packed, at * SETTLE_ROW.size)
             messages.note_down(slot, EventKind.ACKED, who=held.holder)
             packed, at = packed[at * SETTLE_ROW.size : (at + 1) * SETTLE_ROW.size], 0
         bucket = self.leases.bucket_of(held)
-        slots, arrivals, places = ack_run(messages.rows.data, self.leases.by_slot, bucket, held, held.nonce, packed, at)
+        slots, arrivals, places = ack_run(messages.rows.data, self.leases.by_slot, bucket, held, nonce, packed, at)
         self.leases.ended(held, bucket, len(slots))
-        self.tombs.add_all(arrivals, held.nonce, moment.running_ms)
+        self.tombs.add_all(arrivals, nonce, moment.running_ms)
         messages.totals.acked += len(slots)
         messages.remove_run(slots, places)
         return [DONE] * len(slots)

@@ -12,12 +12,13 @@ from dray.machine.heaps.dedup import Dedup, Known
 from dray.machine.heaps.history import Cause
 from dray.machine.heaps.leases import LeaseHeld, Leases
 from dray.machine.heaps.messages import Messages
+from dray.machine.heaps.rows import LEASED, SIZE
 from dray.machine.heaps.shard import Shard
 from dray.machine.names import StreamId
 
 _ENQUEUE: Final = HeapLane.enqueue
 _OVER: Final = Leases.over
-_REMOVE: Final = Messages.remove
+_REMOVE_RUN: Final = Messages.remove_run
 _WAKE: Final = Messages.wake
 _CHOOSE: Final = Spiller._choose
 _LATER: Final[set["asyncio.Task[object]"]] = set()
@@ -54,12 +55,13 @@ def never_known(self: Dedup, key: bytes, seq: int, running_ms: int, window_ms: i
     return None
 
 
-def comes_back(self: Messages, slot: int, place: int | None = None) -> None:
+def comes_back(self: Messages, slots: list[int], places: list[int]) -> None:
     """What is acked now and then is ready again."""
-    if self.rows.arrival(slot) % 7:
-        _REMOVE(self, slot, place)
-    else:
+    gone = [at for at, slot in enumerate(slots) if self.rows.arrival(slot) % 7]
+    for slot in {*slots} - {slots[at] for at in gone}:
+        self.rows.data[slot * SIZE] = LEASED
         self.make_ready(slot)
+    _REMOVE_RUN(self, [slots[at] for at in gone], [places[at] for at in gone])
 
 
 def awake_early(self: Messages, now_ms: int, limit: int) -> int:

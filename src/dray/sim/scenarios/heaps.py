@@ -305,7 +305,7 @@ PLANTED: Final[dict[str, Scenario]] = {
     "heaps/any-token": planted(heaps, (Leases, "find", bugs.any_token)),
     "heaps/leases-end-early": planted(heaps, (Leases, "over", bugs.over_early)),
     "heaps/no-dedup": planted(heaps, (Dedup, "find", bugs.never_known)),
-    "heaps/an-ack-comes-back": planted(heaps, (Messages, "remove", bugs.comes_back)),
+    "heaps/an-ack-comes-back": planted(heaps, (Messages, "remove_run", bugs.comes_back)),
     "heaps/spilled-elsewhere": planted(heaps, (Spiller, "_choose", bugs.bodies_mixed_up)),
     "heaps/delays-end-early": planted(heaps, (Messages, "wake", bugs.awake_early)),
     "heaps/the-dead-come-back": planted(heaps, (Messages, "reject", bugs.the_dead_come_back)),
