@@ -91,3 +91,8 @@ def test_the_owner_of_a_directory_operates_its_heaps_with_and_without_a_broker(t
 def test_what_makes_no_sense_is_wrong_usage_before_anything_is_opened(tmp_path, drayd, words):
     drayd("admin", *(tmp_path if word == "DIR" else word for word in words), code=2)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("config", ["colour=red", "max_retries=many", "nothing"])
+def test_a_config_that_makes_no_sense_is_told_with_the_option_that_brought_it(tmp_path, drayd, config):
+    assert "--heap-config" in drayd("admin", "heap", "create", tmp_path, "jobs", "-c", config, code=2)

@@ -1,13 +1,13 @@
 """Dead letters of heaps: list, replay and delete them."""
 
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
 from dray.cli.asking._connecting import DryRun, Yes, confirm, tell_dry_run
 from dray.cli.asking._heaping import GrpcEndpoint, HeapName, ask_heaps
 from dray.cli.asking.heap import show_messages
-from dray.cli.heap_forms import All, LetterIds, chosen_letters
+from dray.cli.heap_forms import All, AtMost, KeepTime, LetterIds, NewPriority, PerSecond, chosen_letters
 from dray.cli.tables import TableFormat, TableOption, show
 
 app: Final = typer.Typer(no_args_is_help=True)
@@ -16,7 +16,7 @@ app: Final = typer.Typer(no_args_is_help=True)
 @app.command("list")
 def list_command(
     heap: HeapName,
-    limit: Annotated[int, typer.Option("-n", min=1, max=10_000, help="At most so many.")] = 100,
+    limit: AtMost = 100,
     endpoint: GrpcEndpoint = None,
     form: TableOption = TableFormat.TEXT,
 ) -> None:
@@ -29,11 +29,9 @@ def replay_command(
     heap: HeapName,
     ids: LetterIds = None,
     everything: All = False,
-    per_second: Annotated[int, typer.Option("--per-second", min=0, help="At most so many a second; 0: at once.")] = 0,
-    keep_time: Annotated[
-        bool, typer.Option("--keep-time", help="In the place that they had, not as new ones.")
-    ] = False,
-    priority: Annotated[int | None, typer.Option("--priority", help="With this priority.")] = None,
+    per_second: PerSecond = 0,
+    keep_time: KeepTime = False,
+    priority: NewPriority = None,
     dry_run: DryRun = False,
     endpoint: GrpcEndpoint = None,
     form: TableOption = TableFormat.TEXT,

@@ -3,13 +3,13 @@
 import asyncio
 import sys
 from datetime import timedelta
-from enum import Enum
 from typing import Annotated, Final
 
 import typer
 
 from dray.cli.asking._connecting import Yes, confirm, given, pairs
 from dray.cli.asking._heaping import GrpcEndpoint, HeapConfigs, HeapName, ask_heaps, document_of, options_of, text_of
+from dray.cli.heap_forms import AtMost, HeapModeName, HeapModeOption, InState, Labels, MessageState
 from dray.cli.tables import TableFormat, TableOption, facts, show
 from dray.client import Client, Enqueued, HeapInfo, Job, Mode, Peeked, State, Stats
 from dray.config import format_duration, parse_duration
@@ -17,25 +17,11 @@ from dray.config import format_duration, parse_duration
 app: Final = typer.Typer(no_args_is_help=True)
 
 
-class HeapModeName(Enum):
-    MIN = "min"
-    MAX = "max"
-
-
-class MessageState(Enum):
-    READY = "ready"
-    DELAYED = "delayed"
-    LEASED = "leased"
-    DEAD = "dead"
-
-
 @app.command("create")
 def create_command(
     heap: HeapName,
-    mode: Annotated[HeapModeName, typer.Option("--mode", help="Which priority comes first: it never changes.")] = (
-        HeapModeName.MIN
-    ),
-    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="Labels that keys are spread over.")] = 1,
+    mode: HeapModeOption = HeapModeName.MIN,
+    partitions: Labels = 1,
     configs: HeapConfigs = None,
     endpoint: GrpcEndpoint = None,
     form: TableOption = TableFormat.TEXT,
@@ -118,8 +104,8 @@ def stats_command(
 @app.command("peek")
 def peek_command(
     heap: HeapName,
-    limit: Annotated[int, typer.Option("-n", min=1, max=10_000, help="At most so many.")] = 10,
-    state: Annotated[MessageState, typer.Option("--state", help="Messages in this state.")] = MessageState.READY,
+    limit: AtMost = 10,
+    state: InState = MessageState.READY,
     endpoint: GrpcEndpoint = None,
     form: TableOption = TableFormat.TEXT,
 ) -> None:
@@ -169,7 +155,7 @@ def push_command(
 @app.command("pop")
 def pop_command(
     heap: HeapName,
-    limit: Annotated[int, typer.Option("-n", min=1, max=10_000, help="At most so many.")] = 1,
+    limit: AtMost = 1,
     wait: Annotated[str, typer.Option("--wait", metavar="TIME", help="Wait so long for each.")] = "1s",
     keep: Annotated[bool, typer.Option("--keep", help="Give them back instead of acking them.")] = False,
     endpoint: GrpcEndpoint = None,

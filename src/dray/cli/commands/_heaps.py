@@ -7,7 +7,6 @@ in and to take them out is for clients, by a broker.
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias, TypeVar
 
@@ -16,7 +15,23 @@ import typer
 
 from dray.access.authorizer import Action
 from dray.cli.confirming import DryRun, Yes, confirm, tell_dry_run
-from dray.cli.heap_forms import All, HeapName, LetterIds, chosen_letters, parse_heap_configs, text_of
+from dray.cli.heap_forms import (
+    All,
+    AtMost,
+    HeapModeName,
+    HeapModeOption,
+    HeapName,
+    InState,
+    KeepTime,
+    Labels,
+    LetterIds,
+    MessageState,
+    NewPriority,
+    PerSecond,
+    chosen_letters,
+    parse_heap_configs,
+    text_of,
+)
 from dray.cli.options import ConfigFile, Sets
 from dray.cli.places import Where, run_at
 from dray.cli.tables import TableFormat, TableOption, facts, show
@@ -52,26 +67,12 @@ _MILLISECONDS: Final = {
 }  # fmt: skip
 
 
-class AdminHeapMode(Enum):
-    MIN = "min"
-    MAX = "max"
-
-
-class AdminMessageState(Enum):
-    READY = "ready"
-    DELAYED = "delayed"
-    LEASED = "leased"
-    DEAD = "dead"
-
-
 @heap.command("create")
 def create(
     where: Where,
     name: HeapName,
-    mode: Annotated[AdminHeapMode, typer.Option("--mode", help="Which priority comes first: it never changes.")] = (
-        AdminHeapMode.MIN
-    ),
-    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="Labels that keys are spread over.")] = 1,
+    mode: HeapModeOption = HeapModeName.MIN,
+    partitions: Labels = 1,
     configs: NewConfigs = None,
     config: ConfigFile = None,
     sets: Sets = None,
@@ -183,10 +184,8 @@ def stats_of(
 def peek(
     where: Where,
     name: HeapName,
-    limit: Annotated[int, typer.Option("-n", min=1, max=10_000, help="At most so many.")] = 10,
-    state: Annotated[AdminMessageState, typer.Option("--state", help="Messages in this state.")] = (
-        AdminMessageState.READY
-    ),
+    limit: AtMost = 10,
+    state: InState = MessageState.READY,
     config: ConfigFile = None,
     sets: Sets = None,
     form: TableOption = TableFormat.TEXT,
@@ -220,7 +219,7 @@ def purge(
 def list_letters(
     where: Where,
     name: HeapName,
-    limit: Annotated[int, typer.Option("-n", min=1, max=10_000, help="At most so many.")] = 100,
+    limit: AtMost = 100,
     config: ConfigFile = None,
     sets: Sets = None,
     form: TableOption = TableFormat.TEXT,
@@ -235,11 +234,9 @@ def replay(
     name: HeapName,
     ids: LetterIds = None,
     everything: All = False,
-    per_second: Annotated[int, typer.Option("--per-second", min=0, help="At most so many a second; 0: at once.")] = 0,
-    keep_time: Annotated[
-        bool, typer.Option("--keep-time", help="In the place that they had, not as new ones.")
-    ] = False,
-    priority: Annotated[int | None, typer.Option("--priority", help="With this priority.")] = None,
+    per_second: PerSecond = 0,
+    keep_time: KeepTime = False,
+    priority: NewPriority = None,
     dry_run: DryRun = False,
     config: ConfigFile = None,
     sets: Sets = None,
@@ -330,7 +327,7 @@ async def _peek(service: HeapService, name: str, state: State, limit: int) -> li
 def _with_configs(config: HeapConfig, texts: Sequence[str] | None) -> HeapConfig:
     changes = {
         _MILLISECONDS.get(key, key): value // timedelta(milliseconds=1) if isinstance(value, timedelta) else value
-        for key, value in parse_heap_configs(texts).items()
+        for key, value in parse_heap_configs(texts, "--heap-config").items()
     }
     return msgspec.structs.replace(config, **changes)
 
