@@ -33,7 +33,10 @@ class Together:
         for pid in subprocess.run(
             ["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True
         ).stdout.split():
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+            try:
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it ended between the list and the look
             if "--data" in words:
                 found[Path(words[words.index("--data") + 1]).name] = int(pid)
         return found

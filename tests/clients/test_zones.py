@@ -32,6 +32,7 @@ from dray.servers.kafka.messages.produce import SCHEMA as PRODUCE_SCHEMA
 from tests.golden.asking import FETCH, FIND_COORDINATOR, PRODUCE, batch, fetch_request, produce_request
 
 from .grouped import PATIENCE_S, eventually
+from .member import JOIN_MS
 from .zoned import Zoned, ZonedAsker
 
 pytestmark = pytest.mark.slow
@@ -258,7 +259,7 @@ def kafka_python_goes_round(bootstrap: str, topic: str, client_id: str) -> list[
     ) as reader:  # fmt: skip
 
         def enough() -> bool:
-            found.extend(record.value for records in reader.poll(100).values() for record in records)
+            found.extend(record.value for records in reader.poll(JOIN_MS).values() for record in records)
             return len(found) >= len(VALUES)
 
         try:
