@@ -2,6 +2,8 @@
 
 import asyncio
 import random
+import sys
+from contextlib import closing
 
 import pytest
 
@@ -10,6 +12,7 @@ from dray.fetch.offsets import Found
 from dray.fetch.service import Failed, Fetched
 from dray.machine.streams import FloorReason, RaiseFloor
 from dray.objects.paths import FILES_PREFIX
+from dray.offload import ThreadOffload
 from dray.records import batches, one_batch, records_of
 from dray.records.build import NewRecord, build_batch
 from tests.fetch.compacting import compact
@@ -129,6 +132,34 @@ async def test_rows_in_memory_are_bounded():
         assert len(await read_all(here, stream)) == 30_000
         assert source._held_bytes == sum(part.bytes for rows in source._groups.values() for part in rows)
         assert source._held_bytes <= 9 * MIB or len(source._groups) == 1
+
+
+async def test_pyarrow_never_runs_on_the_loop_of_a_broker():
+    """F31: neither for a fetch, nor for a search by time; what a thread has made is all that the loop touches."""
+    dice = random.Random(5)
+    seen: set[str] = set()
+
+    def note(frame, event, _) -> None:
+        module = frame.f_globals.get("__name__", "")
+        if event == "call" and (module.startswith("pyarrow") or module == "dray.parquet.read"):
+            seen.add(f"{module}.{frame.f_code.co_name}")
+
+    with closing(ThreadOffload(1)) as threads:
+        async with world(partitions=1, version=2, unpack=threads) as here:
+            (stream,) = here.streams
+            await filled(here, dice, spread_ms=300)
+            await compact(here.replica, here.objects, stream, here.truth[stream][-1].end)
+            sys.setprofile(note)  # of this thread, which is the loop's
+            try:
+                found = await read_all(here, stream)
+                at_a_time = await here.offsets.at_time(stream, T0 + 150)
+                newest = await here.offsets.newest(stream)
+            finally:
+                sys.setprofile(None)
+            assert found == truth(here, stream)
+    assert at_a_time is not None
+    assert newest is not None
+    assert seen <= {"dray.parquet.read.first", "dray.parquet.read.<lambda>"}  # a search among numbers
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -17,6 +17,7 @@ from dray.machine.names import StreamId, wal_id
 from dray.node.services import ServiceSettings, run_services
 from dray.objects.memory import MemoryObjects
 from dray.objects.paths import WalName
+from dray.offload import Offload
 from dray.records import Codec, NewRecord, build_batch, one_batch, records_of
 from dray.replica.domains import Domains
 from dray.replica.replica import Replica
@@ -197,7 +198,7 @@ def random_batch(dice: random.Random, *, records: int = 8, value_bytes: int = 20
 @asynccontextmanager
 async def world(
     *, partitions: int = 3, settings: FetchSettings | None = None, log: MemoryLog | None = None, name: str = "broker-1",
-    objects: CountedObjects | None = None, version: int = 1, **how,
+    objects: CountedObjects | None = None, version: int = 1, unpack: Offload | None = None, **how,
 ):  # fmt: skip
     """A broker with one topic; on a given log, the topic is already there."""
     chosen = settings or FetchSettings(**how)
@@ -208,7 +209,7 @@ async def world(
     async with AsyncExitStack() as stack:
         replica = await stack.enter_async_context(replica_on(handle, name, timing=CALM).running())
         await replica.open_session()
-        plane = plane_of(Domains({0: replica}), store, clock, name)
+        plane = plane_of(Domains({0: replica}), store, clock, name, unpack)
         services = await stack.enter_async_context(run_services(plane, ServiceSettings(fetch=chosen, upkeep=False)))
         if log is None:
             wanted = NewTopic(name="orders", partitions=partitions, replication_factor=1, configs={})

@@ -141,10 +141,7 @@ class GroupRows:
         self.columns: Columns = unwrap(found)
         self.offsets = memoryview(self.columns.offsets).cast("B").cast("q")
         self.times = memoryview(self.columns.timestamps).cast("B").cast("q")
-
-    @property
-    def bytes(self) -> int:
-        return int(self.found.nbytes)
+        self.bytes = int(found.nbytes)
 
     @cached_property
     def _spans(self) -> tuple[tuple[int, bool], ...]:
