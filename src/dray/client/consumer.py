@@ -29,9 +29,9 @@ from dray.client.errors import ClientClosed, ClientError, OutcomeUnknown, error_
 from dray.client.job import LOG, Job, OnLost, Span, duration_of
 from dray.client.renewal import LeaseRenewal
 from dray.client.retrying import Deadlines, Pauses, keep_trying, now_s
+from dray.client.sharing import LIST_ITEMS, Sharing
 from dray.client.transport import POP_STREAM, SETTLE, Stream, Transport
 
-LIST: Final = 256
 MOST: Final = 10_000
 STOP_S: Final = 2.0
 """What a broker gets to end a stream that is closed."""
@@ -80,6 +80,7 @@ class Consumer:
         self._waiting: deque[asyncio.Future[None]] = deque()
         """Who waits for a job, the first one first."""
         self._outgoing = asyncio.Event()
+        self._sharing = Sharing(self._outgoing.set)
         self._running: asyncio.Task[None] | None = None
         self._closed = False
         self._failure: ClientError | None = None
@@ -182,7 +183,7 @@ class Consumer:
         """Without a stream: by calls."""
         self._requeue()
         while self._settling:
-            unit = [self._settling.popleft() for _ in range(min(LIST, len(self._settling)))]
+            unit = [self._settling.popleft() for _ in range(min(LIST_ITEMS, len(self._settling)))]
             request = pb.SettleReq(topic=self._heap, items=[one.item for one in unit])
             try:
                 answer = await keep_trying(
@@ -281,8 +282,11 @@ class Consumer:
                 await self._outgoing.wait()
                 await asyncio.sleep(0)  # what is settled in one turn of the loop shares a list
                 self._outgoing.clear()
-                while self._settling:
+                while self._settling and self._may_settle():
                     await stream.write(pb.PopOpen(settle=self._next_list()))
+                if self._settling:
+                    self._sharing.linger()
+                    continue  # and credits behind them (CC1)
                 if self._closed:
                     await stream.write(pb.PopOpen(stop=pb.PopStop(release=True)))
                     await stream.done_writing()
@@ -293,9 +297,14 @@ class Consumer:
         except ClientError:
             return  # the reader is told why
 
+    def _may_settle(self) -> bool:
+        full = self._closed or len(self._settling) >= LIST_ITEMS
+        return self._sharing.is_worth_it(len(self._unanswered), full=full)
+
     def _next_list(self) -> pb.SettleMany:
         """Settlements, with the credits that are given for them if the broker takes them so."""
-        unit = [self._settling.popleft() for _ in range(min(LIST, len(self._settling)))]
+        self._sharing.begin_anew()
+        unit = [self._settling.popleft() for _ in range(min(LIST_ITEMS, len(self._settling)))]
         unit = [one for one in unit if not one.answer.done()]
         self._tag += 1
         self._unanswered[self._tag] = unit
@@ -309,6 +318,8 @@ class Consumer:
         self._joins |= told.takes_credits
         if told.HasField("settled"):
             self._resolve(self._unanswered.pop(told.settled.tag, []), list(told.settled.results))
+            if self._settling:
+                self._outgoing.set()
         for item in told.items:
             job = Job(
                 heap=self._heap, item=item, codec=self._codec, settle=self._settle,

@@ -16,12 +16,10 @@ from typing import Final
 from dray.api.v1 import heaps_pb2 as pb
 from dray.client.errors import BrokerUnavailable, ClientClosed, ClientError, OutcomeUnknown, error_among
 from dray.client.retrying import Deadlines, Pauses, now_s
+from dray.client.sharing import LIST_ITEMS, Sharing
 from dray.client.transport import ENQUEUE_STREAM, Stream, Transport
 
-LIST_ITEMS: Final = 256
 LIST_BYTES: Final = 1 << 20
-LISTS: Final = 32
-"""Lists that are unanswered at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +61,8 @@ class Producer:
         self._unanswered: dict[int, list[_Sending]] = {}
         self._tag = 0
         self._news = asyncio.Event()
-        self._room = asyncio.Event()
+        self._sharing = Sharing(self._news.set)
+        self._waiting_bytes = 0
         self._running: asyncio.Task[None] | None = None
         self._closed = False
         self._deadlines: Deadlines[_Sending] = Deadlines(_too_late)
@@ -80,7 +79,11 @@ class Producer:
             raise ClientClosed("the client is closed")
         sending = _Sending(item, asyncio.get_running_loop().create_future(), now_s() + timeout)
         self._waiting.append(sending)
-        self._news.set()
+        self._waiting_bytes += sending.size
+        if self._may_send():
+            self._news.set()
+        else:
+            self._sharing.linger()
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._run())
         self._deadlines.add(sending, sending.until_s)
@@ -101,6 +104,7 @@ class Producer:
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
+        self._sharing.begin_anew()
         self._deadlines.close()
 
     async def _run(self) -> None:
@@ -129,21 +133,13 @@ class Producer:
 
     async def _write(self, stream: Stream[pb.EnqueueMany, pb.EnqueueManyResp]) -> None:
         while True:
-            while not self._waiting:
+            while not self._waiting or not self._may_send():
+                if self._waiting:
+                    self._sharing.linger()
                 self._news.clear()
                 await self._news.wait()
-            while len(self._unanswered) >= LISTS:
-                self._room.clear()
-                await self._room.wait()
             await asyncio.sleep(0)  # calls of one turn of the loop share a list
-            unit: list[_Sending] = []
-            size = 0
-            while self._waiting and len(unit) < LIST_ITEMS and size < LIST_BYTES:
-                one = self._waiting.popleft()
-                if not one.answer.done():
-                    one.sent = True
-                    unit.append(one)
-                    size += one.size
+            unit = self._next_list()
             if not unit:
                 continue
             self._tag += 1
@@ -153,9 +149,26 @@ class Producer:
             except ClientError:
                 return  # the reader is told why
 
+    def _may_send(self) -> bool:
+        full = len(self._waiting) >= LIST_ITEMS or self._waiting_bytes >= LIST_BYTES
+        return self._sharing.is_worth_it(len(self._unanswered), full=full)
+
+    def _next_list(self) -> list[_Sending]:
+        unit: list[_Sending] = []
+        size = 0
+        while self._waiting and len(unit) < LIST_ITEMS and size < LIST_BYTES:
+            one = self._waiting.popleft()
+            self._waiting_bytes -= one.size
+            if not one.answer.done():
+                one.sent = True
+                unit.append(one)
+                size += one.size
+        self._sharing.begin_anew()
+        return unit
+
     def _answered(self, answer: pb.EnqueueManyResp) -> None:
         unit = self._unanswered.pop(answer.tag, [])
-        self._room.set()
+        self._news.set()
         again = []
         pause_s = 0.0
         for one, result in zip(unit, answer.results, strict=False):
@@ -179,7 +192,9 @@ class Producer:
 
     def _send_again(self, units: "list[_Sending]") -> None:
         """In front, as they were (SQ1)."""
-        self._waiting.extendleft(one for one in reversed(units) if not one.answer.done())
+        left = [one for one in units if not one.answer.done()]
+        self._waiting.extendleft(reversed(left))
+        self._waiting_bytes += sum([one.size for one in left])
         self._news.set()
 
     def _fail_waiting(self, error: ClientError) -> None:
@@ -190,6 +205,7 @@ class Producer:
             if not one.answer.done():
                 one.answer.set_exception(error)
         self._waiting.clear()
+        self._waiting_bytes = 0
         self._unanswered.clear()
 
 
