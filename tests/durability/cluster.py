@@ -1,6 +1,5 @@
 """A log server and brokers on it, each a process of its own with a directory of its own."""
 
-import shutil
 import signal
 import subprocess
 from contextlib import ExitStack
@@ -58,8 +57,3 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
-
-    def kill_and_erase(self, broker: Drayd) -> None:
-        """kill -9, and nothing is left of what it had."""
-        broker.kill()
-        shutil.rmtree(broker.data)

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -88,3 +89,22 @@ def freezes(drayd: Drayd) -> Fault:
         drayd.thaw()
 
     return Fault(name="SIGSTOP", target="broker", start=start, stop=stop)
+
+
+async def nothing() -> None:
+    """What was done is not undone."""
+
+
+def two_die(victims: list[Drayd]) -> Fault:
+    """At once, for good, with all that they had."""
+
+    def erase() -> None:
+        while victims:
+            lost = victims.pop()
+            lost.kill()
+            shutil.rmtree(lost.data)
+
+    async def start() -> None:
+        await asyncio.to_thread(erase)
+
+    return Fault(name="kill -9 and erase", target="two brokers", start=start, stop=nothing)

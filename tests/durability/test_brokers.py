@@ -12,7 +12,7 @@ import pytest
 from dray.testing.history.workload import Fault
 from tests.durability.cluster import Cluster
 from tests.durability.daemon import Drayd
-from tests.durability.histories import assert_valid, freezes, kills, run_history
+from tests.durability.histories import assert_valid, freezes, kills, nothing, run_history, two_die
 from tests.golden.asking import Asker, batch
 
 SEED = 20261117
@@ -25,20 +25,6 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield running
 
 
-async def nothing() -> None:
-    """What was done is not undone."""
-
-
-def two_die(cluster: Cluster, victims: list[Drayd]) -> Fault:
-    """Two brokers at once, for good, with all that they had."""
-
-    async def start() -> None:
-        while victims:
-            await asyncio.to_thread(cluster.kill_and_erase, victims.pop())
-
-    return Fault(name="kill -9 and erase", target="two brokers", start=start, stop=nothing)
-
-
 @pytest.mark.parametrize("kit", ["confluent", "aiokafka"])
 async def test_any_two_of_three_die_with_their_disks_and_the_third_has_everything(
     cluster: Cluster, tmp_path: Path, kit: str
@@ -49,7 +35,7 @@ async def test_any_two_of_three_die_with_their_disks_and_the_third_has_everythin
     (third,) = (one for one in cluster.brokers if one not in victims)
     judgement = await run_history(
         tmp_path / "history", cluster.bootstrap, kit, SEED,
-        faults=[two_die(cluster, list(victims))], seconds=25, quiet_seconds=5, fault_seconds=30, drain_seconds=120,
+        faults=[two_die(list(victims))], seconds=25, quiet_seconds=5, fault_seconds=30, drain_seconds=120,
     )  # fmt: skip
     assert_valid(judgement, 200)
     assert judgement.history.faults

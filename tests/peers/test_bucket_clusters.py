@@ -1,7 +1,6 @@
 """Brokers that share a bucket and nothing else."""
 
 import asyncio
-import json
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
@@ -12,16 +11,15 @@ import pytest
 from dray.clock import SystemClock
 from dray.disk import LocalDisk
 from dray.ids import SystemEntropy
-from dray.log.delta.commits import commits_prefix
 from dray.objects.opening import StoreEffects, open_store
 from dray.objects.port import Objects
 from dray.offload import InlineOffload
 from tests.durability.cluster import QUICK
+from tests.durability.commits import check_commits
 from tests.durability.daemon import Drayd
-from tests.durability.histories import assert_valid, run_history
+from tests.durability.histories import assert_valid, run_history, two_die
 from tests.golden.asking import Asker, batch
 from tests.objects.servers import S3Server, versity
-from tests.peers.test_clusters import two_die
 
 pytestmark = pytest.mark.peers
 
@@ -86,23 +84,8 @@ async def test_two_of_three_die_with_their_disks_and_the_third_has_everything(
     await asyncio.to_thread(victims[0].start)  # it comes back with nothing but an address
     async with Asker(victims[0].bootstrap) as ask:
         assert (await ask.offset_at("after", -1)).offset == 1
-    await check_commits(await prefix.open())
-
-
-async def check_commits(objects: Objects) -> None:
-    """The log as anybody can read it: versions without a hole, offsets without a hole."""
-    versions, ends = [], dict[int, int]()
-    async for info in objects.list(commits_prefix(0)):
-        commit = json.loads(bytes(await objects.get(info.path)))
-        versions.append(commit["version"])
-        assert {"timestamp", "txn_id", "operations", "checkpoint_hint"} <= set(commit)
-        for one in commit["operations"]:
-            assert one["type"] == "add"
-            assert one["offset_start"] == ends.get(one["stream"], 0), one
-            ends[one["stream"]] = one["offset_end"] + 1
-            assert (await objects.head(one["segment"])).size >= one["position"] + one["size"]
-    assert versions == list(range(len(versions)))
-    assert sum(ends.values()) > 100
+    objects = await prefix.open()
+    await check_commits(objects, objects)
     await objects.close()
 
 

@@ -27,7 +27,7 @@ from dray.offload import ThreadOffload
 from dray.testing.history.workload import Fault
 from tests.durability.cluster import QUICK
 from tests.durability.daemon import Drayd
-from tests.durability.histories import assert_valid, run_history
+from tests.durability.histories import assert_valid, run_history, two_die
 from tests.golden.asking import Asker, batch
 from tests.objects.servers import S3Server, versity
 from tools.peers.postgres import USER, Postgres, postgres
@@ -75,20 +75,6 @@ async def brokers(server: Postgres, bucket: S3Server, tmp_path: Path) -> AsyncIt
         # All at once: they begin the cluster together.
         await asyncio.gather(*(asyncio.to_thread(one.start) for one in found))
         yield found
-
-
-async def nothing() -> None:
-    """What was done is not undone."""
-
-
-def two_die(victims: list[Drayd]) -> Fault:
-    async def start() -> None:
-        while victims:
-            lost = victims.pop()
-            lost.kill()
-            shutil.rmtree(lost.data)
-
-    return Fault(name="kill -9 and erase", target="two brokers", start=start, stop=nothing)
 
 
 def database_dies(server: Postgres) -> Fault:

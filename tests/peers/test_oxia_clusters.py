@@ -10,10 +10,9 @@ import pytest
 from dray.testing.history.workload import Fault
 from tests.durability.cluster import QUICK
 from tests.durability.daemon import Drayd
-from tests.durability.histories import assert_valid, run_history
+from tests.durability.histories import assert_valid, run_history, two_die
 from tests.golden.asking import Asker, batch
 from tests.objects.servers import S3Server, versity
-from tests.peers.test_clusters import two_die
 from tests.peers.test_etcd_clusters import broker_sleeps
 from tools.peers.oxia_double import OxiaDouble, oxia_double
 
