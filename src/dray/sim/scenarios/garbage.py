@@ -79,7 +79,8 @@ class Warden:
     def __init__(self, cluster: Cluster) -> None:
         self._world = cluster.world
         self._truths = cluster.truths
-        self._pinned: dict[tuple[int, int, str], set[int]] = {}
+        self._pinned: dict[tuple[int, int, str, int], set[int]] = {}
+        """What each pin protects, by domain, session, name and position: one entry may end a pin and set it anew."""
         self._numbers: dict[tuple[int, WalId], int] = {}
         """Every object that was ever committed, by domain."""
         self._numbered = dict.fromkeys(cluster.truths, 0)
@@ -104,12 +105,12 @@ class Warden:
                 own = parse_wal_id(found.wal_id).session == applied.session  # Q3
                 self._world.check(own, "a session committed another one's object", session=applied.session)
                 self._world.check(name not in self._given_up, "a deleted object was committed", wal_id=found.wal_id)
-        self._numbered[domain], pins = objects.next, objects.pins
-        for key in [key for key in self._pinned if key[0] == domain and key[1:] not in pins]:
+        self._numbered[domain] = objects.next
+        pins = {(domain, session, pin, position) for (session, pin), position in objects.pins.items()}
+        for key in [key for key in self._pinned if key[0] == domain and key not in pins]:
             del self._pinned[key]
-        for session, pin in pins:
-            if (domain, session, pin) not in self._pinned:
-                self._pinned[domain, session, pin] = self.referenced(domain)
+        for key in pins - self._pinned.keys():
+            self._pinned[key] = self.referenced(domain)
 
     def referenced(self, domain: int) -> set[int]:
         """Objects that rows name, by the rows themselves, not by any count."""
