@@ -86,14 +86,15 @@ async def test_the_leader_of_etcd_and_two_of_three_brokers_die_and_the_third_has
 
 
 def grown_and_shrunk(all_of_them: list[Drayd]) -> Fault:
-    """Three more come; then four of the six go, the oldest ones."""
+    """Three more come; then four of the six go, the oldest ones. Once."""
+    coming, leaving = all_of_them[3:], all_of_them[:4]
 
     async def start() -> None:
-        await asyncio.gather(*(asyncio.to_thread(one.start) for one in all_of_them[3:]))
+        await asyncio.gather(*(asyncio.to_thread(coming.pop().start) for _ in range(len(coming))))
 
     async def stop() -> None:
-        for one in all_of_them[:4]:
-            assert await asyncio.to_thread(one.terminate) == 0
+        while leaving:
+            assert await asyncio.to_thread(leaving.pop(0).terminate) == 0
 
     return Fault(name="3 -> 6 -> 2", target="the brokers", start=start, stop=stop)
 
