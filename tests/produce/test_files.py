@@ -43,7 +43,7 @@ async def produce(one: Broker, disk: FakeDisk, acknowledged: list[bytes]) -> Non
 
 @pytest.mark.slow
 async def test_a_crash_at_any_call_loses_nothing_acknowledged_and_no_torn_object_is_ever_read() -> None:
-    """PR1, O10, RT7: whatever the index names is whole; what is torn is named by nothing, and swept by its name."""
+    """PR1, O10, RT7, L-71: whatever the index names is whole; what is torn nothing names, and it is swept."""
     crashes = torn = 0
     for disk in every_crash(seeds=(None, 0, 1)):
         log, clock, acknowledged = await new_log(), ManualClock(), list[bytes]()

@@ -57,7 +57,7 @@ async def test_put_append_apply_and_answer_come_in_this_order():
 
 
 async def test_a_broker_that_dies_between_put_and_append_leaves_nothing_to_be_seen():
-    """I3, R-093: the object is an orphan, the stream is empty, the same batch gets offset 0 from the next broker."""
+    """I3, R-093, L-54, L-94, L-97: its object is an orphan, the stream is empty, the next gives offset 0 again."""
     log, objects = await new_log(), MemoryObjects()
     held = HeldLog(log.handle())
     async with broker({0: held}, objects) as one:

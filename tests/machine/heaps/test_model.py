@@ -22,7 +22,7 @@ STEPS = 250
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_a_shard_and_its_twin_agree_on_every_verdict_and_every_state(seed, monkeypatch):
-    """T17, D-045, D-063, D-114, D-115, D-155, D-159, D-300,
+    """T17, D-045, D-063, D-155, D-159, D-300,
     L1, L2, L3, L4, L5, L6, L7, L9, L10, L11, L12, L13, DD1, DD2, K2,
     BA1, BA2, BA3, BA4, D-040, D-043, D-044, D-085, D-111, D-172."""
     print(f"seed={seed}")
