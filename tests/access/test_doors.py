@@ -335,6 +335,29 @@ def test_everything_that_administrators_did_is_in_the_audit_file_and_no_secret_i
 
 
 @pytest.mark.slow
+async def test_callers_are_told_what_their_requests_are_named_in_the_audit_file(dray, tmp_path):
+    """D-263: in a header over HTTP, in trailing metadata over gRPC, well or not; the SDK's errors have it too"""
+    named: list[str] = []
+    with http(dray) as api:
+        named.append(api.post("/heaps", json={"topic": "one"}).headers["x-request-id"])
+        refused = api.get("/heaps/nowhere")
+        assert refused.status_code == 404
+        assert refused.headers["x-request-id"] not in named
+    async with grpc.aio.insecure_channel(dray.grpc) as channel:
+        make = channel.unary_unary("/dray.v1.Heaps/MakeHeap", response_deserializer=pb.Heap.FromString)
+        call = make(pb.MakeHeapReq(topic="two").SerializeToString(), timeout=LONG_S)
+        assert (await call).topic == "two"
+        named.append(dict(await call.trailing_metadata())["x-request-id"])
+    async with Client(dray.grpc) as client:
+        with pytest.raises(NotFound) as failed:
+            await client.delete_heap("nowhere", force=True)
+        assert failed.value.request
+        assert failed.value.request not in named
+    audited = [line["request"] for line in deeds(tmp_path / "data" / "audit", LocalDisk())]
+    assert audited == named
+
+
+@pytest.mark.slow
 def test_an_audit_file_that_cannot_be_written_makes_the_broker_unready_and_consumers_go_on(tmp_path):
     """AU2: the deed is told, the next one is refused, nobody else notices, and it heals by itself"""
     data = tmp_path / "data"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dray.testing.history import Verdict, as_text, judge, make_report
-from tests.durability.heap_histories import HeapCluster, HeapRun
+from tests.durability.heap_histories import DRAIN_S, HeapCluster, HeapRun
 from tools.peers.faketime import MovedClock
 
 pytestmark = pytest.mark.peers
@@ -81,7 +81,7 @@ async def tell_time(run: HeapRun, trouble: Trouble, *, rounds: int, messages: in
                 await asyncio.sleep(0.2)
         await asyncio.gather(*producing)
         await run.produce(other, "r", messages // 3, delays=True, pace_s=0.005)
-        await run.drain(client)
+        await run.drain(client, seconds=max(DRAIN_S, messages / 5))  # workers are slow on purpose
     run.end()
 
 

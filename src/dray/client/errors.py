@@ -20,6 +20,8 @@ class ClientError(DrayError):
 
     retryable: bool = False
     may_have_happened: bool = False
+    request: str = ""
+    """What the broker named the call in its log and its audit file, if it said so."""
 
 
 class InvalidRequest(ClientError):
@@ -134,10 +136,18 @@ _NEVER_SENT: Final = "failed to connect to all addresses"
 """What gRPC says of a call that it sent to nobody."""
 KIND_KEY: Final = "dray-kind"
 CONFIRMATION_KEY: Final = "dray-confirmation"
+REQUEST_KEY: Final = "x-request-id"
 
 
 def error_of(code: str, message: str, trailing: Mapping[str, str]) -> ClientError:
-    """The error that a status stands for. Without `dray-kind` no broker has spoken, so little is known (CE1)."""
+    """The error that a status stands for."""
+    error = _meant(code, message, trailing)
+    error.request = trailing.get(REQUEST_KEY, "")
+    return error
+
+
+def _meant(code: str, message: str, trailing: Mapping[str, str]) -> ClientError:
+    """Without `dray-kind` no broker has spoken, so little is known (CE1)."""
     if CONFIRMATION_KEY in trailing or (code == "FAILED_PRECONDITION" and trailing.get(KIND_KEY) == "conflict"):
         unconfirmed = NotConfirmed(message)
         unconfirmed.confirmation = trailing.get(CONFIRMATION_KEY, "")

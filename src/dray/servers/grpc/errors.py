@@ -19,6 +19,8 @@ Code = grpc.StatusCode
 KIND_KEY: Final = "dray-kind"
 OUTCOME_KEY: Final = "dray-outcome"
 CONFIRMATION_KEY: Final = "dray-confirmation"
+REQUEST_KEY: Final = "x-request-id"
+"""What a call is named in the log and in the audit file."""
 _BY_KIND: Final = {
     "INVALID": Code.INVALID_ARGUMENT,
     "NOT_FOUND": Code.NOT_FOUND,

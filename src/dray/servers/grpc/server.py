@@ -29,7 +29,7 @@ from dray.heaps.errors import BadMessage
 from dray.heaps.service import HeapService
 from dray.servers.grpc import telemetry
 from dray.servers.grpc.enqueuing import EnqueueSession
-from dray.servers.grpc.errors import LimitReached, status_of
+from dray.servers.grpc.errors import REQUEST_KEY, LimitReached, status_of
 from dray.servers.grpc.gate import GrpcCaller
 from dray.servers.grpc.guard import GrpcGuard
 from dray.servers.grpc.heaps import HeapsApi
@@ -182,7 +182,10 @@ class GrpcServer:
 
     async def _admit(self, context: CallContext) -> GrpcCaller:
         found = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
-        return await self._api.gate.admit(found, context.peer())
+        caller = await self._api.gate.admit(found, context.peer())
+        if caller.request:
+            context.set_trailing_metadata(((REQUEST_KEY, caller.request),))
+        return caller
 
 
 @asynccontextmanager
@@ -236,7 +239,7 @@ async def _unless(ended: asyncio.Event, work: Coroutine[None, None, None]) -> No
 async def _abort(context: CallContext, method: str, error: DrayError) -> NoReturn:
     status = status_of(error)
     telemetry.CALLS.labels(method, status.code.name).inc()
-    await context.abort(status.code, status.message, status.trailing)
+    await context.abort(status.code, status.message, (*(context.trailing_metadata() or ()), *status.trailing))
 
 
 def _options(settings: GrpcSettings) -> list[tuple[str, int]]:

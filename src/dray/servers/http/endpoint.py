@@ -117,6 +117,9 @@ def endpoint(
 
 
 NDJSON: Final = "application/x-ndjson"
+REQUEST_HEADER: Final = "x-request-id"
+"""What a request is named in the log and in the audit file."""
+_REQUEST: Final = "dray.request"
 COMMON: Final = (400, 401, 403, 405, 429, 500, 503)
 WITH_BODY: Final = (408, 413, 415, 504)
 
@@ -164,11 +167,14 @@ class _Path:
             response = failure(DrayError("the request met a bug of the broker: please report it"))
         else:
             response = await self._response(given)
+        if request_id := request.scope.get(_REQUEST):
+            response.headers[REQUEST_HEADER] = request_id
         telemetry.REQUESTS.labels(found.path, request.method, str(response.status_code)).inc()
         return response
 
     async def _handle(self, asked: ApiEndpoint, request: Request) -> object:
         caller = await self._gate.admit(request)  # HG1
+        request.scope[_REQUEST] = caller.request
         path = {name: str(value) for name, value in request.path_params.items()}
         if not asked.named_in:
             self._gate.allow(caller, asked.action, path.get("topic") or request.query_params.get("topic", ""))
