@@ -221,12 +221,13 @@ def _superseded(error: BaseException | None) -> bool:
 
 def _twin(cluster: Cluster, broker: Broker) -> Boot:
     state = checkpoint.dump(broker.replica.machine)
-    session = copy.copy(broker.replica.session)
+    session, confirmed_ns = copy.copy(broker.replica.session), broker.replica._writer._confirmed_ns
     name = broker.process.name
 
     async def boot(process: Process) -> None:
         replica = cluster.replica(process, cluster.connect(process), checkpoint.load(state), name=name)
         replica._writer._session = copy.copy(session)
+        replica._writer._confirmed_ns = confirmed_ns  # by the clock that was copied too: who slept was not heard
         await cluster.serve(process, {0: replica})
 
     return boot
