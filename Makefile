@@ -84,6 +84,7 @@ check: $(SETUP)
 	$(BIN)/python -m tools.generate_metrics --check
 	$(BIN)/python -m tools.check_extension
 	$(BIN)/python -m tools.fuzz_kernel
+	$(BIN)/python -m tools.sanitize_heaps_kernel
 
 # The files that name the mark: nobody need import the others.
 PEERS = $(shell grep -rl --include='test_*.py' 'mark\.peers' tests)

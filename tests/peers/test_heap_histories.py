@@ -81,7 +81,7 @@ async def tell_time(run: HeapRun, trouble: Trouble, *, rounds: int, messages: in
                 await asyncio.sleep(0.2)
         await asyncio.gather(*producing)
         await run.produce(other, "r", messages // 3, delays=True, pace_s=0.005)
-        await run.drain(client, seconds=max(DRAIN_S, messages / 5))  # workers are slow on purpose
+        await run.drain(client, seconds=max(DRAIN_S, messages))  # three workers, slow on purpose
     run.end()
 
 
@@ -96,7 +96,7 @@ def check_history(run: HeapRun, *, acked: int) -> None:
 
 @pytest.mark.parametrize(
     ("rounds", "messages", "frozen_s"),
-    [(1, 150, 1.0), pytest.param(8, 3_000, 9.0, marks=[pytest.mark.long, pytest.mark.timeout(2 * 3_600)])],
+    [(1, 150, 1.0), pytest.param(8, 1_000, 9.0, marks=[pytest.mark.long, pytest.mark.timeout(2 * 3_600)])],
 )
 async def test_what_workers_saw_is_in_order_whatever_happens_to_brokers_workers_and_clocks(
     tmp_path: Path, rounds: int, messages: int, frozen_s: float
