@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import load_catalog
+from pyiceberg.types import LongType
 
 from dray.pipeline.compactor import telemetry
 from dray.pipeline.compactor.status import status_of, topic_of
@@ -162,6 +163,31 @@ def test_a_foreign_insert_is_named_our_rows_go_on_and_a_rebuild_takes_it_out(bro
         return running.rows(name)
 
     assert run(broker.directory, go_on) == consumed(broker.bootstrap, name, 2)
+
+
+@pytest.mark.slow
+def test_a_column_that_somebody_adds_leaves_ours_as_they_are_and_the_table_goes_on(broker):
+    """R-142: field ids, old files and old snapshots stay readable; what we write has nothing in it."""
+    name = compacted(broker)
+    _, table = as_somebody_else(broker.directory, name)
+    before, ids = table.scan().to_arrow(), {field.name: field.field_id for field in table.schema().fields}
+    old = table.current_snapshot().snapshot_id
+    with table.update_schema() as schema:
+        schema.add_column("amount", LongType(), doc="typed, by somebody else")
+    produce(broker.bootstrap, name, numbered(500, 40, 2))
+
+    async def go_on(running):
+        assert not (await running.cycle(name))[name].failures
+        assert status(running, name).state == "ok"
+        return running.rows(name)
+
+    assert run(broker.directory, go_on) == consumed(broker.bootstrap, name, 2)
+    _, table = as_somebody_else(broker.directory, name)
+    assert {field.name: field.field_id for field in table.schema().fields}.items() > ids.items()
+    after = table.scan().to_arrow()
+    assert after["amount"].null_count == len(after) == len(before) + 40
+    order = [("partition", "ascending"), ("offset", "ascending")]
+    assert table.scan(snapshot_id=old).to_arrow().sort_by(order) == before.sort_by(order)
 
 
 @pytest.mark.slow
