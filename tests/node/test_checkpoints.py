@@ -1,11 +1,13 @@
 """Checkpoints on the disk of a broker: damaged, lost, left behind, and held by one of several brokers only."""
 
 import asyncio
+import sys
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 import structlog
 
@@ -366,3 +368,30 @@ async def test_a_child_that_cannot_be_started_or_hangs_is_an_ordinary_failure(tm
     monkeypatch.setattr(asyncio, "create_subprocess_exec", no_process)
     with pytest.raises(DrayError, match="could not be started"):
         await folder.fold(1)
+
+
+ORPHANS = """
+import asyncio, sys
+from pathlib import Path
+from dray.log.urls import ServedLogs
+from dray.replica.child import ChildFolder
+
+place = Path(sys.argv[1])
+asyncio.run(ChildFolder(log=ServedLogs(place / "nobody"), domain=0, directory=place).fold(1))
+"""
+
+
+@pytest.mark.slow
+async def test_a_child_ends_with_its_parent_though_its_log_is_gone(tmp_path) -> None:
+    """CH1: after kill -9, too."""
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", ORPHANS, str(tmp_path))
+    async with asyncio.timeout(60):
+        while not (children := psutil.Process(parent.pid).children()):
+            await asyncio.sleep(0.05)
+        (made,) = children
+        while "dray.replica.child" not in made.cmdline():  # it was not begun yet
+            await asyncio.sleep(0.05)
+        parent.kill()
+        await parent.wait()
+        while made.is_running() and made.status() != psutil.STATUS_ZOMBIE:
+            await asyncio.sleep(0.05)

@@ -5,6 +5,10 @@ socket that every owner of a data directory serves, say), and leaves its result
 in the checkpoint directory under a name that nobody loads yet (CK1). A log that
 is kept in the object store is reached by what the parent says on its input:
 arguments are shown to everybody, and keys are among it.
+
+Invariants
+    CH1  A child ends with its parent, within seconds: nobody waits for its
+         result any more, and the log may be gone with the parent.
 """
 
 import argparse
@@ -12,6 +16,7 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -30,6 +35,7 @@ from dray.replica.checkpoints import FileCheckpoints
 from dray.replica.fold import InlineFolder
 
 _NICE: Final = 10  # the broker beside it goes first
+_LOOK_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +93,8 @@ class ChildFolder:
                 str(upto),
                 "--nice",
                 str(self.nice),
+                "--parent",
+                str(os.getpid()),
                 stdin=asyncio.subprocess.PIPE if self._said else asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.PIPE,
@@ -127,6 +135,17 @@ async def _main(url: LogUrl, domain: int, directory: Path, upto: int, kept: Stor
         await InlineFolder(log, store).fold(upto)
 
 
+async def _main_of(parent: int, work: Coroutine[None, None, None]) -> None:
+    """Do the work, unless the parent is gone (CH1)."""
+    working = asyncio.ensure_future(work)
+    while os.getppid() == parent:
+        if (await asyncio.wait((working,), timeout=_LOOK_S))[0]:
+            return working.result()
+    working.cancel()
+    await asyncio.wait((working,), timeout=_LOOK_S)
+    raise Unavailable("the parent of this process has ended", parent=parent)
+
+
 def main() -> int:
     """The child's command line."""
     parser = argparse.ArgumentParser(prog="python -m dray.replica.child", description=__doc__)
@@ -135,12 +154,14 @@ def main() -> int:
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--upto", type=int, required=True)
     parser.add_argument("--nice", type=int, default=_NICE)
+    parser.add_argument("--parent", type=int, default=os.getppid(), help="the process that waits for the result")
     given = parser.parse_args()
     os.nice(given.nice)
     said = sys.stdin.read()
     kept = StoreAddress(**json.loads(said)) if said else None
     try:
-        asyncio.run(_main(parse_log_url(given.log), given.domain, given.directory, given.upto, kept))
+        work = _main(parse_log_url(given.log), given.domain, given.directory, given.upto, kept)
+        asyncio.run(_main_of(given.parent, work))
     except DrayError as error:
         print(error, file=sys.stderr)
         return 1
