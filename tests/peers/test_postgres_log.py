@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from dray.errors import Corrupt, Unavailable
-from dray.log.port import BEFORE_ALL, Log, Position, Refused
+from dray.log.port import BEFORE_ALL, Log, LostReply, Position, Refused
 from dray.log.postgres import PostgresLog
 from dray.log.urls import PostgresLogs
 from tests.log.contract import (
@@ -176,3 +176,29 @@ async def test_a_server_that_does_not_answer_in_time_is_a_lost_reply(log_factory
     await holder.close()
     again = await log.append(b"unsure")
     assert again in (Position(2), Position(3))
+
+
+async def test_a_connection_that_ends_between_two_steps_of_a_call_is_a_lost_one(
+    log_factory: PostgresFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LG23: asyncpg trips over it, and we do not."""
+    log = await log_factory.open()
+    entries = await fill(log, 3)
+    prepare, ends = asyncpg.Connection._get_statement, [0]
+
+    async def prepared(self, *arguments, **more):
+        found = await prepare(self, *arguments, **more)
+        if ends[0]:
+            ends[0] -= 1
+            self.terminate()
+        return found
+
+    monkeypatch.setattr(asyncpg.Connection, "_get_statement", prepared)
+    ends[0] = 1
+    assert await log.tail() == entries[-1][0]
+    ends[0] = 2
+    assert await take(log, BEFORE_ALL, 3) == entries
+    ends[0] = 1
+    with pytest.raises(LostReply):
+        await log.append(b"x")
+    assert ends == [0]

@@ -20,8 +20,8 @@ Invariants
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
 
 import asyncpg
@@ -129,7 +129,8 @@ class PostgresLog:
         async with self._turn:
             calls = await self._connected()
             try:
-                row = await calls.fetchrow(_APPEND, self._name, entry, self._channel, timeout=self._call_seconds)
+                with _cut_short(calls):
+                    row = await calls.fetchrow(_APPEND, self._name, entry, self._channel, timeout=self._call_seconds)
             except _REFUSALS as error:
                 raise Refused("the database refused the entry", reason=str(error)) from error
             except _BROKEN as error:
@@ -178,10 +179,12 @@ class PostgresLog:
                 continue
             self._following.add(own)
             try:
-                bell = await self._listen(own)
+                with _cut_short(own):
+                    bell = await self._listen(own)
                 while not self._closing.is_set():
                     bell.clear()  # before the look: what comes during it rings again
-                    page = await self._read(own, after)
+                    with _cut_short(own):
+                        page = await self._read(own, after)
                     failures = 0
                     for position, entry in page:
                         after = position
@@ -256,7 +259,8 @@ class PostgresLog:
                     cause = error
                     continue
                 try:
-                    return await call(calls)
+                    with _cut_short(calls):
+                        return await call(calls)
                 except _REFUSALS as error:
                     raise Unavailable("the database refuses", reason=str(error)) from error
                 except _BROKEN as error:
@@ -299,3 +303,14 @@ class PostgresLog:
         with suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await self._closing.wait()
+
+
+@contextmanager
+def _cut_short(connection: "asyncpg.Connection") -> Iterator[None]:
+    """A connection that ends between two steps of a call has no protocol: asyncpg trips over that, by chance."""
+    try:
+        yield
+    except AttributeError as error:
+        if not connection.is_closed():
+            raise
+        raise asyncpg.InterfaceError("the connection ended in the middle of a call") from error
