@@ -1,6 +1,5 @@
 """Brokers that share directories and nothing else: the log is files that are created once."""
 
-import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -16,8 +15,7 @@ from dray.offload import InlineOffload
 from tests.durability.cluster import QUICK
 from tests.durability.commits import check_commits
 from tests.durability.daemon import Drayd
-from tests.durability.histories import assert_valid, run_history, two_die
-from tests.golden.asking import Asker, batch
+from tests.durability.survivors import the_third_has_everything
 
 SEED = 20261121
 pytestmark = pytest.mark.slow
@@ -41,18 +39,7 @@ async def test_two_of_three_die_with_their_disks_and_the_third_has_everything(
     brokers: list[Drayd], tmp_path: Path
 ) -> None:
     """R-002, L-12, L-16: what they acknowledged lies in the directories, and the commits tell the same offsets."""
-    *victims, third = brokers
-    judgement = await run_history(
-        tmp_path / "history", ",".join(one.bootstrap for one in brokers), "confluent", SEED, partitions=4,
-        faults=[two_die(list(victims))], seconds=14, quiet_seconds=4, fault_seconds=2, drain_seconds=120,
-    )  # fmt: skip
-    assert_valid(judgement, 100)
-    async with Asker(third.bootstrap) as ask:
-        await ask.create("after")
-        assert (await ask.produce("after", batch(b"x"))).error_code == 0
-    await asyncio.to_thread(victims[0].start)  # it comes back with nothing but two addresses
-    async with Asker(victims[0].bootstrap) as ask:
-        assert (await ask.offset_at("after", -1)).offset == 1
+    await the_third_has_everything(brokers, tmp_path, SEED, seconds=14)
     effects = StoreEffects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=InlineOffload())
     log, records = [
         await open_store(f"file://{tmp_path / name}", StoreOptions(), effects) for name in ("log", "objects")

@@ -27,7 +27,7 @@ from dray.offload import ThreadOffload
 from dray.testing.history.workload import Fault
 from tests.durability.cluster import QUICK
 from tests.durability.daemon import Drayd
-from tests.durability.histories import assert_valid, run_history, two_die
+from tests.durability.survivors import the_third_has_everything
 from tests.golden.asking import Asker, batch
 from tests.objects.servers import S3Server, versity
 from tools.peers.postgres import USER, Postgres, postgres
@@ -91,20 +91,7 @@ async def test_two_of_three_and_the_database_die_and_the_third_has_everything(
     brokers: list[Drayd], server: Postgres, tmp_path: Path
 ) -> None:
     """R-002, R-089: no broker is special, and none has anything that another could not make again."""
-    *victims, third = brokers
-    judgement = await run_history(
-        tmp_path / "history", ",".join(one.bootstrap for one in brokers), "confluent", SEED, partitions=4,
-        faults=[database_dies(server), two_die(list(victims))], seconds=24, quiet_seconds=4, fault_seconds=2,
-        drain_seconds=120,
-    )  # fmt: skip
-    assert_valid(judgement, 100)
-    assert len(judgement.history.faults) >= 2
-    async with Asker(third.bootstrap) as ask:
-        await ask.create("after")
-        assert (await ask.produce("after", batch(b"x"))).error_code == 0
-    await asyncio.to_thread(victims[0].start)  # it comes back with nothing but two addresses
-    async with Asker(victims[0].bootstrap) as ask:
-        assert (await ask.offset_at("after", -1)).offset == 1
+    await the_third_has_everything(brokers, tmp_path, SEED, database_dies(server), seconds=24)
 
 
 async def test_a_database_that_is_wiped_stops_brokers_with_a_reason_and_nothing_is_deleted(

@@ -11,7 +11,8 @@ import pytest
 from dray.testing.history.workload import Fault
 from tests.durability.cluster import QUICK
 from tests.durability.daemon import Drayd
-from tests.durability.histories import assert_valid, run_history, two_die
+from tests.durability.histories import assert_valid, run_history
+from tests.durability.survivors import the_third_has_everything
 from tests.golden.asking import Asker, batch
 from tests.objects.servers import S3Server, versity
 from tools.peers.etcd import Etcd, EtcdMember, etcd, newest
@@ -69,20 +70,7 @@ async def test_the_leader_of_etcd_and_two_of_three_brokers_die_and_the_third_has
     brokers: list[Drayd], trio: Etcd, tmp_path: Path
 ) -> None:
     """K-050, R-002, R-089, LG27: none missing, none doubled, whoever dies."""
-    *victims, third = brokers
-    judgement = await run_history(
-        tmp_path / "history", ",".join(one.bootstrap for one in brokers), "confluent", SEED, partitions=4,
-        faults=[leader_dies(trio), two_die(list(victims))], seconds=24, quiet_seconds=4, fault_seconds=2,
-        drain_seconds=120,
-    )  # fmt: skip
-    assert_valid(judgement, 100)
-    assert len(judgement.history.faults) >= 2
-    async with Asker(third.bootstrap) as ask:
-        await ask.create("after")
-        assert (await ask.produce("after", batch(b"x"))).error_code == 0
-    await asyncio.to_thread(victims[0].start)
-    async with Asker(victims[0].bootstrap) as ask:
-        assert (await ask.offset_at("after", -1)).offset == 1
+    await the_third_has_everything(brokers, tmp_path, SEED, leader_dies(trio), seconds=24)
 
 
 def grown_and_shrunk(all_of_them: list[Drayd]) -> Fault:

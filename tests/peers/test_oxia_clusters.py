@@ -10,7 +10,8 @@ import pytest
 from dray.testing.history.workload import Fault
 from tests.durability.cluster import QUICK
 from tests.durability.daemon import Drayd
-from tests.durability.histories import assert_valid, run_history, two_die
+from tests.durability.histories import assert_valid, run_history
+from tests.durability.survivors import the_third_has_everything
 from tests.golden.asking import Asker, batch
 from tests.objects.servers import S3Server, versity
 from tests.peers.test_etcd_clusters import broker_sleeps
@@ -83,20 +84,7 @@ async def test_leaders_of_oxia_and_two_of_three_brokers_die_and_the_third_has_ev
     brokers: list[Drayd], trio: OxiaDouble, tmp_path: Path
 ) -> None:
     """R-002, R-089, LG52, LG53: none missing, none doubled, whoever dies."""
-    *victims, third = brokers
-    judgement = await run_history(
-        tmp_path / "history", ",".join(one.bootstrap for one in brokers), "confluent", SEED, partitions=4,
-        faults=[leader_dies(trio), two_die(list(victims))], seconds=20, quiet_seconds=4, fault_seconds=2,
-        drain_seconds=120,
-    )  # fmt: skip
-    assert_valid(judgement, 100)
-    assert len(judgement.history.faults) >= 2
-    async with Asker(third.bootstrap) as ask:
-        await ask.create("after")
-        assert (await ask.produce("after", batch(b"x"))).error_code == 0
-    await asyncio.to_thread(victims[0].start)
-    async with Asker(victims[0].bootstrap) as ask:
-        assert (await ask.offset_at("after", -1)).offset == 1
+    await the_third_has_everything(brokers, tmp_path, SEED, leader_dies(trio), seconds=20)
 
 
 async def test_a_broker_that_slept_longer_than_its_session_changes_nothing_when_it_wakes(
