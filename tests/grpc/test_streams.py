@@ -8,6 +8,7 @@ import pytest
 
 from dray.api.v1 import heaps_pb2 as pb
 from dray.heaps.ids import LeaseToken, format_token
+from dray.heaps.lane import MAX_GRANT
 from dray.testing import broker
 
 from .test_calls import make, pop
@@ -256,7 +257,7 @@ async def test_what_a_client_that_vanished_was_never_sent_goes_back_without_an_a
         items = [pb.EnqueueReq(topic=topic, payload=b"x" * 100_000) for _ in range(30)]
         await dray.call("EnqueueBatch", pb.EnqueueBatchReq(items=items))
     deaf = await dray.popping(topic, credits=300)
-    await until(dray, topic, leased=300)
+    await until(dray, topic, leased=MAX_GRANT)
     deaf.cancel()
     async with asyncio.timeout(LONG_S):
         while (stats := await dray.stats(topic)).ready < 100:

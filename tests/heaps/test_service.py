@@ -256,6 +256,54 @@ async def test_a_body_that_the_store_does_not_give_comes_back_later_and_no_attem
         assert (delivery.message.attempts, delivery.body.payload) == (0, b"z" * 60_000)
 
 
+class SlowObjects(MemoryObjects):
+    """A store that takes its time for the first that asks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.now = asyncio.Event(), asyncio.Event()
+
+    async def get(self, path: str, start: int = 0, end: int | None = None) -> memoryview:
+        self.asked.set()
+        await self.now.wait()
+        return await super().get(path, start, end)
+
+
+async def test_what_was_granted_later_does_not_overtake_a_body_that_is_still_being_read():
+    """HL6"""
+    objects = SlowObjects()
+    async with stand(await new_log(version=2), objects, cache_bytes=0) as broker:
+        heap = await broker.service.admin.make("jobs", mode=Mode.MIN)
+        await broker.service.enqueue(heap, job(b"z" * 60_000, priority=1))
+        popping = asyncio.create_task(broker.take(heap, 4))
+        await objects.asked.wait()
+        await broker.service.enqueue(heap, job(b"worse", priority=2))
+        await broker.service.enqueue(heap, job(b"elsewhere", priority=3))
+        (other,) = await broker.take(heap, 1, holder="other")
+        assert other.body.payload == b"worse"  # it is anybody's but of the consumer that still reads
+        objects.now.set()
+        assert [delivery.message.priority for delivery in await popping] == [1]
+        (last,) = await broker.take(heap, 4)
+        assert last.body.payload == b"elsewhere"
+
+
+async def test_a_consumer_whose_bodies_were_read_is_granted_more():
+    """HL6: without anything else that happens to its heap."""
+    objects = SlowObjects()
+    async with stand(await new_log(version=2), objects, cache_bytes=0) as broker:
+        heap = await broker.service.admin.make("jobs", mode=Mode.MIN)
+        consumer = broker.service.consumer(heap, holder="c")
+        consumer.add_credits(4)
+        await broker.service.enqueue(heap, job(b"z" * 60_000, priority=1))
+        await objects.asked.wait()
+        await broker.service.enqueue(heap, job(b"small", priority=2))
+        objects.now.set()
+        got = []
+        while len(got) < 2:
+            got += await consumer.take(LONG_S)
+        assert [delivery.message.priority for delivery in got] == [1, 2]
+
+
 async def test_a_body_that_is_damaged_is_a_dead_letter_that_says_so():
     """HB3"""
     objects = MemoryObjects()

@@ -5,11 +5,13 @@ Invariants
     HL3  "There is nothing" is said after a sync.
     HL5  What a consumer was granted and has not taken is bounded in number and
          in bytes, whatever its credits: bodies are read as it takes them.
+    HL6  What a consumer was granted comes in the order of the grants: while
+         bodies are read for it, it is granted nothing more.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -70,13 +72,13 @@ class Consumer:
         self._held_bytes = 0
         self._room = asyncio.Event()
         self._event = asyncio.Event()
-        self._delivering = 0
+        self._delivering = False
         self._closed = False
 
     @property
     def busy(self) -> bool:
         """Is something asked for, or on its way?"""
-        return self._reserved > 0 or self._delivering > 0
+        return self._reserved > 0 or self._delivering
 
     @property
     def closed(self) -> bool:
@@ -85,9 +87,9 @@ class Consumer:
 
     @property
     def credits(self) -> int:
-        """What it may still be granted (HL1): nothing while it has not taken what it has (HL5)."""
+        """What it may still be granted (HL1): nothing while it has not taken or not got what it has (HL5, HL6)."""
         full = self._held_bytes >= HELD_BYTES or len(self._ready) >= HELD_MOST
-        return 0 if self._closed or full else self._credits - self._reserved
+        return 0 if self._closed or self._delivering or full else self._credits - self._reserved
 
     @property
     def visibility_ms(self) -> int:
@@ -107,12 +109,20 @@ class Consumer:
         self._reserved += count
 
     def granted(self, reserved: int, grant: Granted, nonce: bytes) -> None:
-        """The machine has judged a lease: what it gave is on its way (HL1)."""
+        """The machine has judged a lease: what it gave is here, or on its way (HL1, HL6)."""
         self._reserved -= reserved
         self._credits -= len(grant.messages)
-        if grant.messages:
-            self._delivering += 1
-            self._spawn(self._deliver(grant, nonce, self._clock.boot_ns()))
+        if not grant.messages:
+            return
+        until_ns = self._clock.boot_ns() + grant.lease_ms * 1_000_000
+        bodies = {message.slot: message.body for message in grant.messages if message.body is not None}
+        if len(bodies) == len(grant.messages) and not self._closed and self._held_bytes + _size(bodies) <= HELD_BYTES:
+            _, broken = self._hand_over(grant.messages, bodies, nonce, until_ns)
+            if broken:
+                self._spawn(self._reject(broken))
+        else:
+            self._delivering = True
+            self._spawn(self._deliver(grant, nonce, until_ns))
 
     async def take(self, seconds: float) -> list[Delivery]:
         """What has come, waiting at most so long for the first."""
@@ -139,11 +149,10 @@ class Consumer:
         if left:
             await self._release([delivery.token for delivery in left], 0)
 
-    async def _deliver(self, grant: Granted, nonce: bytes, since_ns: int) -> None:
+    async def _deliver(self, grant: Granted, nonce: bytes, until_ns: int) -> None:
         """Part by part, as there is room; what comes after the end goes back (HL5)."""
         late: list[LeaseToken] = []
         broken: list[LeaseToken] = []
-        until_ns = since_ns + grant.lease_ms * 1_000_000
         for part in _parts(grant.messages):
             while self._held_bytes >= HELD_BYTES and not self._closed:
                 self._room.clear()
@@ -151,19 +160,22 @@ class Consumer:
             if self._closed:
                 await self._release([LeaseToken(one.slot, one.arrival, nonce) for one in part], 0)
                 continue
-            await self._deliver_part(part, nonce, until_ns, late, broken)
-        self._credits += len(late) + len(broken)  # they were not delivered
-        self._delivering -= 1
+            told = self._hand_over(part, await self._reader.read(part), nonce, until_ns)
+            late += told[0]
+            broken += told[1]
+        self._delivering = False
+        self._lane.kick()
         if self._closed:
             await self.close()
         await self._release(late, STORE_PAUSE_MS)
-        await self._settle(Settlement.REJECT, broken, 0, "body unreadable")
+        await self._reject(broken)
 
-    async def _deliver_part(
-        self, part: Sequence[GrantedMessage], nonce: bytes, until_ns: int, late: list[LeaseToken],
-        broken: list[LeaseToken],
-    ) -> None:  # fmt: skip
-        bodies = await self._reader.read(part)
+    def _hand_over(
+        self, part: Sequence[GrantedMessage], bodies: Mapping[int, Buffer | DrayError], nonce: bytes, until_ns: int
+    ) -> tuple[list[LeaseToken], list[LeaseToken]]:
+        """What can be taken now; told are those whose body the store did not give, and those whose is broken."""
+        late: list[LeaseToken] = []
+        broken: list[LeaseToken] = []
         lease_ms = max(0, (until_ns - self._clock.boot_ns()) // 1_000_000)
         domain = domain_of(self.shard)
         for message in part:
@@ -185,7 +197,12 @@ class Consumer:
                 )
             )  # fmt: skip
             self._held_bytes += message.length
+        self._credits += len(late) + len(broken)  # they were not delivered
         self._event.set()
+        return late, broken
+
+    async def _reject(self, tokens: Sequence[LeaseToken]) -> None:
+        await self._settle(Settlement.REJECT, tokens, 0, "body unreadable")
 
     async def _release(self, tokens: Sequence[LeaseToken], pause_ms: int) -> None:
         await self._settle(Settlement.RELEASE, tokens, pause_ms, "")
@@ -199,6 +216,10 @@ class Consumer:
             await self._lane.settle(self.shard, rows, dict.fromkeys(range(len(rows)), note) if note else None)
         except DrayError as error:
             logger().warning(telemetry.TURN_FAILED, error=str(error))
+
+
+def _size(bodies: Mapping[int, Buffer]) -> int:
+    return sum([len(body) for body in bodies.values()])
 
 
 def _parts(messages: Sequence[GrantedMessage]) -> list[list[GrantedMessage]]:

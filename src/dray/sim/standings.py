@@ -52,7 +52,8 @@ class Standings:
                 owing[member.id] = debt = self._owing.get(member.id, begun)
                 self._check_epoch(member, debt.epoch)
         self._owing = owing
-        waiting = {one.id: one for one in group.members.values() if one.state is MemberState.UNRELEASED}
+        here = [one for one in group.members.values() if one.epoch >= 0]  # who is away begins nothing
+        waiting = {one.id: one for one in here if one.state is MemberState.UNRELEASED}
         now = {(one.id, one.epoch) for one in waiting.values()}
         for name, _ in sorted(now - self._waiting) if alone else ():
             self._check_wait(group, waiting[name])
