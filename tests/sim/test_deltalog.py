@@ -28,7 +28,7 @@ async def play(world: World) -> None:
     await cluster.found()
     await put(cluster, 1, commit(1))
     assert [entry.position for entry in cluster.log.history] == [1, 2]
-    await cluster.bucket.delete(commit_name(0, 1), "trimmer")
+    await cluster.bucket.delete(commit_name(0, 1), "trimmer", world.loop.time())
     await put(cluster, 1, commit(1, entry=b"of one who slept"))
     assert [entry.entry for entry in cluster.log.history][1:] == [b"nonsense"], "late: nobody's entry"
     with pytest.raises(Violation, match="foretold other offsets"):

@@ -168,14 +168,15 @@ class Consumer:
     # -- settlements -------------------------------------------------------
 
     async def _settle(self, job: Job, item: pb.SettleOne) -> pb.Settled:
-        settlement = _Settlement(item, asyncio.get_running_loop().create_future(), now_s() + self._options.timeout)
+        answer: asyncio.Future[pb.Settled] = asyncio.get_running_loop().create_future()
+        settlement = _Settlement(item, answer, now_s() + self._options.timeout)
         self._settling.append(settlement)
         self._outgoing.set()
         if self._closed:
             await self._settle_rest()
         self._deadlines.add(settlement, settlement.until_s)
         try:
-            return await settlement.answer
+            return await answer
         finally:
             self._deadlines.done(settlement)
 

@@ -115,35 +115,39 @@ class Heap:
             LimitReached, BrokerUnavailable: nothing happened.
             OutcomeUnknown: it may have been taken.
         """
-        message = NewMessage(
-            payload=payload, priority=priority, delay=delay, not_before=not_before, key=key, dedup_key=dedup_key,
-            max_retries=max_retries, headers=headers or {}, seq=seq,
-        )  # fmt: skip
-        with otel.producing(self.name, message.headers) as carried:
-            return await self._client.producer.send(self.item(message, carried), self._client.timeout)
+        with otel.producing(self.name, headers or {}) as carried:
+            item = self._item(payload, priority, delay, not_before, key, dedup_key, max_retries, carried, seq)
+            return await self._client.producer.send(item, self._client.timeout)
 
     async def enqueue_batch(self, items: Sequence[NewMessage]) -> list[Enqueued]:
         """Put all of them in, or none; at most 1,000 and 8 MiB. Over several heaps: `Client.enqueue_batch`."""
         return await self._client.enqueue_batch([(self, one) for one in items])
 
-    def item(self, message: NewMessage, headers: Mapping[str, str]) -> pb.EnqueueReq:
-        content, is_json = self._client.codec.encode(message.payload)
-        if not -(1 << 63) <= message.priority < 1 << 63:
-            raise InvalidRequest("a priority is a signed number of 64 bits")
-        item = pb.EnqueueReq(
-            topic=self.name, payload=content, priority=message.priority, partition_key=message.key,
-            headers=headers or None, payload_format=pb.JSON if is_json else pb.BYTES, dedup_key=message.dedup_key,
+    def item(self, one: NewMessage, headers: Mapping[str, str]) -> pb.EnqueueReq:
+        return self._item(
+            one.payload, one.priority, one.delay, one.not_before, one.key, one.dedup_key, one.max_retries, headers,
+            one.seq,
         )  # fmt: skip
-        if message.max_retries is not None:
-            item.max_retries = message.max_retries
-        if message.delay is not None and message.not_before is not None:
+
+    def _item(
+        self, payload: Payload, priority: int, delay: Span | None, not_before: datetime | None, key: str | None,
+        dedup_key: str | None, max_retries: int | None, headers: Mapping[str, str], seq: int | None,
+    ) -> pb.EnqueueReq:  # fmt: skip
+        content, is_json = self._client.codec.encode(payload)
+        if not -(1 << 63) <= priority < 1 << 63:
+            raise InvalidRequest("a priority is a signed number of 64 bits")
+        if delay is not None and not_before is not None:
             raise InvalidRequest("a message has a delay or a moment, not both")
-        if message.delay is not None:
-            item.delay.CopyFrom(duration_of(message.delay))
-        if message.not_before is not None:
-            item.not_before.CopyFrom(_moment(message.not_before))
-        if message.dedup_key is None:
-            self._number(item, message.seq)
+        item = pb.EnqueueReq(
+            topic=self.name, payload=content, priority=priority, partition_key=key, headers=headers or None,
+            payload_format=pb.JSON if is_json else pb.BYTES, dedup_key=dedup_key, max_retries=max_retries,
+        )  # fmt: skip
+        if delay is not None:
+            item.delay.CopyFrom(duration_of(delay))
+        if not_before is not None:
+            item.not_before.CopyFrom(_moment(not_before))
+        if dedup_key is None:
+            self._number(item, seq)
         return item
 
     def _number(self, item: pb.EnqueueReq, seq: int | None) -> None:

@@ -63,13 +63,7 @@ class Job:
     ) -> None:  # fmt: skip
         self.heap = heap
         self.id = item.message_id
-        self.priority = item.priority
-        self.attempts = item.attempts
-        """Deliveries that failed before this one."""
-        self.max_retries = item.max_retries
         self.headers = dict(item.headers) if item.headers else {}
-        self.partition = item.partition_id
-        self.partition_key = item.partition_key
         self.lost = asyncio.Event()
         """Set when the lease is known to be over before the job was settled."""
         self.settled = False
@@ -81,13 +75,35 @@ class Job:
         self._on_lost = on_lost
         self._loop = loop
         self._done = done
-        self._lease_s = item.lease_for.seconds + item.lease_for.nanos / 1e9
+        lease = item.lease_for
+        self._lease_s = lease.seconds + lease.nanos / 1e9
         self._renewing = Renewing(heap, item.lease_token, self._lease_s, now_s() + self._lease_s, self._lose_later)
         self._task: asyncio.Task[object] | None = None
         self._cancelled = False
         self._span: AbstractContextManager[None] | None = None
         if renewal is not None:
             renewal.keep(self._renewing)
+
+    @property
+    def priority(self) -> int:
+        return self._item.priority
+
+    @property
+    def attempts(self) -> int:
+        """Deliveries that failed before this one."""
+        return self._item.attempts
+
+    @property
+    def max_retries(self) -> int:
+        return self._item.max_retries
+
+    @property
+    def partition(self) -> int:
+        return self._item.partition_id
+
+    @property
+    def partition_key(self) -> str:
+        return self._item.partition_key
 
     @property
     def enqueued_at(self) -> datetime:

@@ -10,7 +10,7 @@ Invariants
 import asyncio
 import random
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from dray.api.v1 import heaps_pb2 as pb
@@ -36,15 +36,13 @@ class _Sending:
     item: pb.EnqueueReq
     answer: "asyncio.Future[Enqueued]"
     until_s: float
+    size: int
     sent: bool = False
     """And not answered since."""
     refused: ClientError | None = None
     """What the last answer was."""
-    pauses: Pauses = field(default_factory=Pauses)
-    size: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.size = len(self.item.payload) + 256
+    pauses: Pauses | None = None
+    """Since the first of those."""
 
 
 class Producer:
@@ -77,7 +75,8 @@ class Producer:
         """Durable when it returns (SQ2)."""
         if self._closed:
             raise ClientClosed("the client is closed")
-        sending = _Sending(item, asyncio.get_running_loop().create_future(), now_s() + timeout)
+        answer: asyncio.Future[Enqueued] = asyncio.get_running_loop().create_future()
+        sending = _Sending(item, answer, now_s() + timeout, len(item.payload) + 256)
         self._waiting.append(sending)
         self._waiting_bytes += sending.size
         if self._may_send():
@@ -88,7 +87,7 @@ class Producer:
             self._running = asyncio.create_task(self._run())
         self._deadlines.add(sending, sending.until_s)
         try:
-            return await sending.answer
+            return await answer
         finally:
             self._deadlines.done(sending)
 
@@ -180,6 +179,7 @@ class Producer:
                 )
                 continue
             error = error_among(result.error)
+            one.pauses = one.pauses or Pauses()
             mine_s = one.pauses.next_s()
             if error.retryable and now_s() + 2 * mine_s < one.until_s:  # else the answer comes too late
                 one.sent, one.refused = error.may_have_happened, error

@@ -45,14 +45,15 @@ class LeaseRenewal:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._kept: dict[str, Renewing] = {}
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._wakes_s = math.inf
         """When the thread looks next by itself: who is due later need not wake it."""
         self._thread: threading.Thread | None = None
         self._closed = False
 
     def keep(self, renewing: Renewing) -> None:
-        with self._changed:
+        with self._lock:
             renewing.due_s = now_s() + renewing.lease_s / 3
             self._kept[renewing.token] = renewing
             if self._thread is None and not self._closed:
@@ -63,7 +64,7 @@ class LeaseRenewal:
 
     def drop(self, token: str) -> None:
         """SR2"""
-        with self._changed:
+        with self._lock:
             self._kept.pop(token, None)
 
     def close(self) -> None:

@@ -45,7 +45,8 @@ class Deletion:
     """A name that a process took away."""
 
     path: str
-    at: float
+    sent: float
+    """When it was asked for: a copy of the request may arrive long after."""
     by: str
 
 
@@ -71,8 +72,11 @@ class SharedObjects:
         if by and self.on_content is not None:
             self.on_content(path, content, by)
 
-    async def delete(self, path: str, by: str) -> None:
-        self.deletions.append(Deletion(path=path, at=self._loop.time(), by=by))
+    def now(self) -> float:
+        return self._loop.time()
+
+    async def delete(self, path: str, by: str, sent: float) -> None:
+        self.deletions.append(Deletion(path=path, sent=sent, by=by))
         self._trace.add(SERVICE, "deleted", path=path, by=by)
         if self.on_delete is not None:
             self.on_delete(path, by)
@@ -114,8 +118,10 @@ class NetworkObjects:
         return await self._link.call("head", look, lost=_unavailable, refused=_unavailable)
 
     async def delete(self, path: str) -> None:
+        sent = self._truth.now()
+
         async def remove() -> None:
-            await self._truth.delete(path, self._link.process)
+            await self._truth.delete(path, self._link.process, sent)
 
         # Names are used once, so a deletion that lands again later meets nothing new.
         await self._link.call("delete", remove, lost=_unavailable, refused=_unavailable, copies=True)

@@ -39,6 +39,7 @@ _SPANS: Final = (
     ("visibility_timeout", "visibility_ms"), ("max_lease", "max_lease_ms"), ("dedup_window", "dedup_window_ms"),
     ("message_ttl", "message_ttl_ms"), ("retention", "retention_ms"),
 )  # fmt: skip
+_KINDS: Final = {kind.value: kind for kind in Settlement}
 _STATES: Final = {State.READY: pb.READY, State.DELAYED: pb.DELAYED, State.LEASED: pb.LEASED, State.DEAD: pb.DEAD}
 
 
@@ -65,17 +66,6 @@ def duration_of(ms: int) -> Duration:
 
 def moment_of(ms: int) -> Timestamp:
     return Timestamp(seconds=ms // 1_000, nanos=ms % 1_000 * 1_000_000)
-
-
-@lru_cache(_KEPT)
-def _same_duration(ms: int) -> Duration:
-    """To be copied into a message, never changed: items of one grant have the same."""
-    return duration_of(ms)
-
-
-@lru_cache(_KEPT)
-def _same_moment(ms: int) -> Timestamp:
-    return moment_of(ms)
 
 
 # -- heaps -----------------------------------------------------------------
@@ -261,24 +251,35 @@ def _add_body(item: pb.PopItem, body: Body) -> None:
         item.seq = body.seq
 
 
-def item_of(delivery: Delivery, wall_ms: int, boot_ns: int) -> pb.PopItem:
+def add_item(answer: pb.PopDelivery | pb.PopResp, delivery: Delivery, wall_ms: int, boot_ns: int) -> None:
     """As it is told at this moment: `lease_for` is what is left now."""
-    message = delivery.message
+    message, body = delivery.message, delivery.body
     left_ms = max(0, (delivery.until_ns - boot_ns) // 1_000_000)
-    item = pb.PopItem(
+    item = answer.items.add(
         message_id=format_id(delivery.id),
+        payload=body.payload,
         priority=message.priority,
         lease_token=format_token(delivery.token),
-        lease_deadline=_same_moment(wall_ms + left_ms),
         attempts=message.attempts,
         partition_id=message.partition,
-        enqueued_time=_same_moment(message.enqueued_ms),
-        lease_for=_same_duration(left_ms),
         max_retries=message.max_retries,
+        producer_id=body.producer,
+        epoch=body.epoch,
+        seq=body.seq,
         payload_format=pb.JSON if message.flags & JSON else pb.BYTES,
+        partition_key=body.partition_key,
     )
-    _add_body(item, delivery.body)
-    return item
+    item.MergeFrom(_times(wall_ms + left_ms, left_ms, message.enqueued_ms))
+    if body.headers:
+        item.headers.update(body.headers)
+
+
+@lru_cache(_KEPT)
+def _times(deadline_ms: int, left_ms: int, enqueued_ms: int) -> pb.PopItem:
+    """To be copied into items, never changed: those of one entry have the same, and each takes longer than a text."""
+    return pb.PopItem(
+        lease_deadline=moment_of(deadline_ms), lease_for=duration_of(left_ms), enqueued_time=moment_of(enqueued_ms)
+    )
 
 
 # -- settlements -----------------------------------------------------------
@@ -294,10 +295,9 @@ def state_of(value: int) -> State:
 
 def settlement_of(given: pb.SettleOne) -> SettleOne:
     """A kind of 0 is refused: a forgotten field must not delete."""
-    try:
-        kind = Settlement(given.kind)
-    except ValueError as bad:
-        raise BadMessage("a settlement says what it is: ACK, NACK, RELEASE, REJECT, EXTEND or RENEW") from bad
+    kind = _KINDS.get(given.kind)
+    if kind is None:
+        raise BadMessage("a settlement says what it is: ACK, NACK, RELEASE, REJECT, EXTEND or RENEW")
     return SettleOne(
         kind=kind,
         token=parse_token(given.lease_token),

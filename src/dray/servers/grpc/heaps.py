@@ -253,7 +253,10 @@ class HeapsApi:
                 else None,
             )
         wall_ms, boot_ns = self.clock.wall_ms(), self.clock.boot_ns()
-        return pb.PopResp(items=[forms.item_of(one, wall_ms, boot_ns) for one in found])
+        answer = pb.PopResp()
+        for one in found:
+            forms.add_item(answer, one, wall_ms, boot_ns)
+        return answer
 
     @contextmanager
     def _polling(self) -> Iterator[None]:

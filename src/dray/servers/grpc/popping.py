@@ -231,9 +231,10 @@ class PopSession:
 
     async def _write_items(self, write: WriteDelivery) -> None:
         """One part of them; settlements are answered between parts."""
-        items = self._next_items()
-        if items:
-            await in_time(write(pb.PopDelivery(items=items, takes_credits=True)))
+        delivery = pb.PopDelivery()
+        self._add_items(delivery)
+        if delivery.items:
+            await in_time(write(delivery))
         self._note_written()
         if self._unwritten:
             self._outbox.put_nowait(_ITEMS)
@@ -241,11 +242,11 @@ class PopSession:
     async def _join_items(self, answer: pb.PopDelivery) -> None:
         """What the same entry granted goes with the answer: it is there a turn of the loop later."""
         await asyncio.sleep(0)
-        answer.items.extend(self._next_items())
-        answer.takes_credits = True
+        self._add_items(answer)
 
-    def _next_items(self) -> list[pb.PopItem]:
+    def _add_items(self, answer: pb.PopDelivery) -> None:
         """What goes into one message; from here on it counts as written."""
+        answer.takes_credits = True
         part: list[Delivery] = []
         size = 0
         while self._unwritten and len(part) < PART_ITEMS and size < PART_BYTES:
@@ -256,7 +257,8 @@ class PopSession:
         if len(live) < len(part) and self._consumer is not None:
             self._consumer.add_credits(len(part) - len(live))  # their leases ended here: they were not delivered
         self._credits -= len(live)  # GW2
-        return [forms.item_of(one, wall_ms, boot_ns) for one in live]  # what is left now
+        for one in live:
+            forms.add_item(answer, one, wall_ms, boot_ns)  # what is left now
 
     def _note_written(self) -> None:
         if not self._unwritten:
