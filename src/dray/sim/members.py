@@ -209,7 +209,10 @@ class ClassicMember(ModelMember):
             if self.dice.random() < 0.3:
                 await self.commit(self.generation, list(self.held))
         caller, generation = self.caller, self.generation
-        code = await self.ask(lambda broker: broker.services.groups.classic.beat(caller, generation))
+        code = await self.ask(
+            lambda broker: broker.services.groups.classic.beat(caller, generation),
+            proves_life=lambda code: code in (GroupCode.ACCEPTED, GroupCode.REBALANCING),
+        )
         if code is not GroupCode.ACCEPTED:
             self.refused(code)
 

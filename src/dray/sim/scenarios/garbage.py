@@ -48,8 +48,8 @@ from dray.topics.errors import UnknownTopic
 
 WORK_SECONDS: Final = 90.0
 GRACE_MS: Final = 5_000
-ORPHAN_TTL_MS: Final = 80_000
-"""Longer than a put may be under way: what lands after its session was swept stays."""
+ORPHAN_TTL_MS: Final = 180_000
+"""Longer than a process sleeps and a put of it is under way: what lands after its session was swept stays."""
 QUICK: Final = Timing(ttl_ms=6_000, keepalive_ms=2_000, settle_ms=6_000)
 CLEAN_SECONDS: Final = 3 * 3_600.0
 OTHER_LOG: Final = LogId(b"another!")
