@@ -216,6 +216,11 @@ class Replica:
         return list(moved)
 
     @property
+    def name(self) -> str:
+        """Of this process's sessions."""
+        return self._identity.name
+
+    @property
     def session(self) -> OwnSession | None:
         """This process's session here, if one is open."""
         return self._writer.session
