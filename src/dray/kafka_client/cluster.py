@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from dray.errors import NotFound, Unavailable
-from dray.kafka_client.errors import NoBroker, check
+from dray.errors import DrayError, NotFound, Unavailable
+from dray.kafka_client.errors import NoBroker, check, refusal
 from dray.kafka_client.link import BrokerLink
 from dray.servers.kafka.codes import ErrorCode
 from dray.servers.kafka.messages.find_coordinator import SCHEMA as FIND_COORDINATOR
@@ -28,6 +28,7 @@ PAUSE_S: Final = 0.2
 """Between tries: a new cluster needs seconds until it has coordinators."""
 TOPICS_AT_ONCE: Final = 500
 _METADATA: Final = 12
+_UNLED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE)
 _COMMITTED: Final = 1
 """Kafka's number for the isolation of reads that stop before open transactions."""
 
@@ -143,16 +144,34 @@ class Cluster:
         Partitions must be of topics that were asked for before.
         """
         found: dict[TopicPartition, int] = {}
-        for connection, ours in await self.by_leader(asked):
-            question = _question(ours, asked, committed=committed)
-            answer = await connection.ask(LIST_OFFSETS, question, most=7)
-            for topic in answer.topics:
-                for told in topic.partitions:
-                    check(told.error_code, topic=topic.name, partition=told.partition_index)
-                    found[TopicPartition(topic.name, told.partition_index)] = told.offset
+        for tries_left in reversed(range(TRIES)):
+            left = {place: moment for place, moment in asked.items() if place not in found}
+            unled = await self._find_offsets(left, found, committed=committed)
+            if unled is None:
+                break
+            if not tries_left:
+                raise unled
+            await asyncio.sleep(PAUSE_S)
+            await self.topics({place.topic for place in left})
         if missing := asked.keys() - found.keys():
             raise NotFound("the broker told no offset", partition=min(missing))
         return found
+
+    async def _find_offsets(
+        self, asked: Mapping[TopicPartition, int], found: dict[TopicPartition, int], *, committed: bool
+    ) -> DrayError | None:
+        """Put into `found` what is told; an error: a partition that is new, or moves, has no leader yet."""
+        unled: DrayError | None = None
+        for connection, ours in await self.by_leader(asked):
+            answer = await connection.ask(LIST_OFFSETS, _question(ours, asked, committed=committed), most=7)
+            for topic in answer.topics:
+                for told in topic.partitions:
+                    if told.error_code in _UNLED:
+                        unled = refusal(told.error_code, topic=topic.name, partition=told.partition_index)
+                        continue
+                    check(told.error_code, topic=topic.name, partition=told.partition_index)
+                    found[TopicPartition(topic.name, told.partition_index)] = told.offset
+        return unled
 
     async def by_leader(self, places: Iterable[TopicPartition]) -> list[tuple[BrokerLink, list[TopicPartition]]]:
         """Who leads what; partitions of topics that were asked for before.
