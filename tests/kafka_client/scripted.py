@@ -51,6 +51,7 @@ class Scripted:
     def __enter__(self) -> "Scripted":
         ready = threading.Event()
         self._loop = asyncio.new_event_loop()
+        self._serving: set[asyncio.Task[None]] = set()
 
         async def serve() -> None:
             server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -59,6 +60,10 @@ class Scripted:
             ready.set()
             async with server:
                 await self._stop.wait()
+            serving = list(self._serving)
+            for task in serving:
+                task.cancel()
+            await asyncio.gather(*serving, return_exceptions=True)
 
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(serve(),))
         self._thread.start()
@@ -75,6 +80,9 @@ class Scripted:
         return f"127.0.0.1:{self.port}"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
         try:
             while True:
                 (length,) = struct.unpack(">i", await reader.readexactly(4))
@@ -86,6 +94,7 @@ class Scripted:
             pass
         finally:
             writer.close()
+            self._serving.discard(task)
 
     def _answer(self, frame: memoryview) -> bytes | None:
         key, version = struct.unpack_from(">hh", frame)
