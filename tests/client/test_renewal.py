@@ -55,3 +55,27 @@ def test_what_was_settled_is_not_renewed_and_the_others_are():
         assert transport.asked[0] == ["kept"]
     finally:
         renewal.close()
+
+
+class Collecting(float):
+    """A length at whose use a worker is collected that held another job."""
+
+    def __new__(cls, seconds: float, renewal: LeaseRenewal) -> "Collecting":
+        one = super().__new__(cls, seconds)
+        one.renewal = renewal
+        return one
+
+    def __truediv__(self, other: float) -> float:
+        self.renewal.drop("of a worker that nobody holds")
+        return float(self) / other
+
+
+def test_a_job_that_is_let_go_of_while_another_is_kept_stops_nobody():
+    """SR2: garbage is collected wherever something is made, and ends blocks of jobs there."""
+    renewal = LeaseRenewal(KeptTransport())
+    kept = Renewing("jobs", "token", Collecting(30.0, renewal), now_s() + 30, lambda: None)
+    keeping = threading.Thread(target=renewal.keep, args=(kept,), daemon=True)
+    keeping.start()
+    keeping.join(LONG_S)
+    assert not keeping.is_alive()
+    renewal.close()

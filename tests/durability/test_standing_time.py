@@ -22,7 +22,7 @@ async def fill(grpc: str) -> None:
             await client.make_heap(name, visibility_timeout=timedelta(seconds=1))
             await client.heap(name).enqueue({"kind": "leased"})
             await client.heap(name).pop(auto_extend=False).next()
-            await client.heap(name).enqueue({"kind": "delayed"}, delay=timedelta(seconds=1))
+            await client.heap(name).enqueue({"kind": "delayed"}, delay=timedelta(seconds=5))
 
 
 async def kinds(grpc: str) -> list[set[str]]:

@@ -2,9 +2,8 @@
 
 import pytest
 
-from dray.errors import Unavailable
-from dray.kafka_client import cluster as module
 from dray.kafka_client.cluster import LATEST, Cluster, TopicPartition
+from dray.kafka_client.errors import NoLeader, SaidNo
 from dray.servers.kafka.codec import Message
 from dray.servers.kafka.codes import ErrorCode
 from dray.servers.kafka.messages.list_offsets import (
@@ -12,6 +11,7 @@ from dray.servers.kafka.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from dray.servers.kafka.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 from .scripted import LIST_OFFSETS, METADATA, Scripted
 
@@ -60,15 +60,35 @@ async def test_a_partition_without_a_leader_is_asked_for_again_and_the_others_ar
     assert [key for key, _, _ in broker.asked].count(METADATA) == 4, "who leads it is asked anew each time"
 
 
-async def test_a_partition_that_never_gets_a_leader_is_told(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "TRIES", 3)
+async def test_a_partition_that_nobody_leads_yet_is_asked_for_when_somebody_does():
+    """The cluster itself says so."""
+    unready = Unready(0, ErrorCode.NONE)
+    seen = []
+
+    def say(request: Message) -> Message:
+        told = unready.broker._metadata([one.name for one in request.topics])
+        seen.append(told)
+        if len(seen) > 3 or not told.topics:
+            return told
+        led, _ = told.topics[0].partitions
+        rows = [led, MetadataResponsePartition(partition_index=1, leader_id=-1)]
+        return MetadataResponse(brokers=told.brokers, topics=[MetadataResponseTopic(name="growing", partitions=rows)])
+
+    unready.broker.says = {**unready.broker.says, METADATA: say}
+    with unready.broker as broker:
+        assert await ends(broker) == {TopicPartition("growing", n): end for n, end in enumerate(ENDS)}
+    assert len(seen) == 4
+
+
+@pytest.mark.slow
+async def test_a_partition_that_never_gets_a_leader_is_told():
     unready = Unready(1_000, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    with unready.broker as broker, pytest.raises(Unavailable, match="partition=1"):
+    with unready.broker as broker, pytest.raises(NoLeader, match="partition=1"):
         await ends(broker)
 
 
 async def test_what_is_refused_for_good_is_not_asked_for_again():
     unready = Unready(1_000, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    with unready.broker as broker, pytest.raises(Exception, match="TOPIC_AUTHORIZATION_FAILED"):
+    with unready.broker as broker, pytest.raises(SaidNo, match="TOPIC_AUTHORIZATION_FAILED"):
         await ends(broker)
     assert [key for key, _, _ in broker.asked].count(LIST_OFFSETS) == 1

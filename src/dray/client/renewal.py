@@ -45,7 +45,8 @@ class LeaseRenewal:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._kept: dict[str, Renewing] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        """Taken again inside itself when a worker that nobody holds is collected there, and lets go of its job."""
         self._changed = threading.Condition(self._lock)
         self._wakes_s = math.inf
         """When the thread looks next by itself: who is due later need not wake it."""

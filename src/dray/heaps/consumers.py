@@ -153,17 +153,19 @@ class Consumer:
         """Part by part, as there is room; what comes after the end goes back (HL5)."""
         late: list[LeaseToken] = []
         broken: list[LeaseToken] = []
-        for part in _parts(grant.messages):
-            while self._held_bytes >= HELD_BYTES and not self._closed:
-                self._room.clear()
-                await self._room.wait()
-            if self._closed:
-                await self._release([LeaseToken(one.slot, one.arrival, nonce) for one in part], 0)
-                continue
-            told = self._hand_over(part, await self._reader.read(part), nonce, until_ns)
-            late += told[0]
-            broken += told[1]
-        self._delivering = False
+        try:
+            for part in _parts(grant.messages):
+                while self._held_bytes >= HELD_BYTES and not self._closed:
+                    self._room.clear()
+                    await self._room.wait()
+                if self._closed:
+                    await self._release([LeaseToken(one.slot, one.arrival, nonce) for one in part], 0)
+                    continue
+                told = self._hand_over(part, await self._reader.read(part), nonce, until_ns)
+                late += told[0]
+                broken += told[1]
+        finally:
+            self._delivering = False
         self._lane.kick()
         if self._closed:
             await self.close()

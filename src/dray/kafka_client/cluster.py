@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from dray.errors import DrayError, NotFound, Unavailable
-from dray.kafka_client.errors import NoBroker, check, refusal
+from dray.errors import NotFound, Unavailable
+from dray.kafka_client.errors import NoBroker, NoLeader, check
 from dray.kafka_client.link import BrokerLink
 from dray.servers.kafka.codes import ErrorCode
 from dray.servers.kafka.messages.find_coordinator import SCHEMA as FIND_COORDINATOR
@@ -28,7 +28,6 @@ PAUSE_S: Final = 0.2
 """Between tries: a new cluster needs seconds until it has coordinators."""
 TOPICS_AT_ONCE: Final = 500
 _METADATA: Final = 12
-_UNLED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE)
 _COMMITTED: Final = 1
 """Kafka's number for the isolation of reads that stop before open transactions."""
 
@@ -146,11 +145,12 @@ class Cluster:
         found: dict[TopicPartition, int] = {}
         for tries_left in reversed(range(TRIES)):
             left = {place: moment for place, moment in asked.items() if place not in found}
-            unled = await self._find_offsets(left, found, committed=committed)
-            if unled is None:
+            try:
+                await self._find_offsets(left, found, committed=committed)
                 break
-            if not tries_left:
-                raise unled
+            except NoLeader:
+                if not tries_left:
+                    raise
             await asyncio.sleep(PAUSE_S)
             await self.topics({place.topic for place in left})
         if missing := asked.keys() - found.keys():
@@ -159,32 +159,35 @@ class Cluster:
 
     async def _find_offsets(
         self, asked: Mapping[TopicPartition, int], found: dict[TopicPartition, int], *, committed: bool
-    ) -> DrayError | None:
-        """Put into `found` what is told; an error: a partition that is new, or moves, has no leader yet."""
-        unled: DrayError | None = None
+    ) -> None:
+        """Put into `found` what is told.
+
+        Raises:
+            NoLeader: of at least one; the others of its leader may be found.
+        """
         for connection, ours in await self.by_leader(asked):
             answer = await connection.ask(LIST_OFFSETS, _question(ours, asked, committed=committed), most=7)
-            for topic in answer.topics:
-                for told in topic.partitions:
-                    if told.error_code in _UNLED:
-                        unled = refusal(told.error_code, topic=topic.name, partition=told.partition_index)
-                        continue
-                    check(told.error_code, topic=topic.name, partition=told.partition_index)
-                    found[TopicPartition(topic.name, told.partition_index)] = told.offset
-        return unled
+            told = [
+                (TopicPartition(topic.name, one.partition_index), one)
+                for topic in answer.topics
+                for one in topic.partitions
+            ]
+            found.update({place: one.offset for place, one in told if one.error_code == ErrorCode.NONE})
+            for place, one in told:
+                check(one.error_code, topic=place.topic, partition=place.partition)
 
     async def by_leader(self, places: Iterable[TopicPartition]) -> list[tuple[BrokerLink, list[TopicPartition]]]:
         """Who leads what; partitions of topics that were asked for before.
 
         Raises:
-            Unavailable: one of them has no leader.
+            NoLeader: one of them has none.
         """
         by_leader: dict[int, list[TopicPartition]] = {}
         for one in sorted(places):
             by_leader.setdefault(self._leaders[one], []).append(one)
         for leader, ours in by_leader.items():
             if leader not in self.brokers:
-                raise Unavailable("a partition has no leader", topic=ours[0].topic, partition=ours[0].partition)
+                raise NoLeader("a partition has no leader", topic=ours[0].topic, partition=ours[0].partition)
         return [(await self.broker(leader), ours) for leader, ours in by_leader.items()]
 
     def _learn(self, answer: MetadataResponse) -> dict[str, MetadataResponseTopic]:

@@ -13,6 +13,10 @@ class NoBroker(Unavailable):
     advice = "check that the broker runs and that --bootstrap is its Kafka address"
 
 
+class NoLeader(Unavailable):
+    """A partition that is new, or moves, is nobody's at the moment."""
+
+
 class NotServed(Invalid):
     """The broker does not have this API in a version that we speak."""
 
@@ -65,8 +69,8 @@ _KINDS: Final[dict[int, type[DrayError]]] = {
     ErrorCode.REBALANCE_IN_PROGRESS: GroupInUse,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: TopicNotThere,
     ErrorCode.TOPIC_ALREADY_EXISTS: TopicThere,
-    ErrorCode.LEADER_NOT_AVAILABLE: Unavailable,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: Unavailable,
+    ErrorCode.LEADER_NOT_AVAILABLE: NoLeader,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: NoLeader,
     ErrorCode.REQUEST_TIMED_OUT: UnknownOutcome,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Unavailable,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: Unavailable,
