@@ -267,10 +267,6 @@ REASONS: tuple[Reason, ...] = (
         fields=("*.partitions",),
     ),
     Reason(
-        why="Offsets belong to a topic, not to its name: they are gone with it.",
-        shapes=("offsets after a topic is made again: while it is gone",),
-    ),
-    Reason(
         why="A message beside an answer without an error says nothing.",
         shapes=("coordinators: version *", "coordinators: several groups"),
         fields=("*error_message",),
