@@ -93,6 +93,27 @@ async def test_messages_share_a_list_until_one_of_two_is_answered(
         assert transport.sizes == [1] * EARLY_LISTS + [3]
 
 
+async def test_who_was_answered_shares_the_list_that_waited_for_the_answer(
+    dray: TestHeaps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "LINGER_S", LONG_S)
+    transport = HeldTransport(dray.client._transport)
+    async with Client(transport=transport) as client:
+        await client.make_heap("again")
+        heap = client.heap("again")
+
+        async def enqueue_twice(n: int) -> None:
+            await heap.enqueue(n)
+            await heap.enqueue(-n)
+
+        transport.gate.clear()
+        tasks = await begun(enqueue_twice(n) for n in range(EARLY_LISTS + 1))
+        assert transport.sizes == [1] * EARLY_LISTS
+        transport.gate.set()
+        await asyncio.gather(*tasks)
+        assert transport.sizes[EARLY_LISTS] == 2, "the one that waited, and the next of who was answered"
+
+
 async def test_a_full_list_goes_at_once(dray: TestHeaps, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "LINGER_S", LONG_S)
     transport = HeldTransport(dray.client._transport)

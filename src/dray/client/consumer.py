@@ -281,7 +281,6 @@ class Consumer:
         try:
             while True:
                 await self._outgoing.wait()
-                await asyncio.sleep(0)  # what is settled in one turn of the loop shares a list
                 self._outgoing.clear()
                 while self._settling and self._may_settle():
                     await stream.write(pb.PopOpen(settle=self._next_list()))

@@ -137,7 +137,6 @@ class Producer:
                     self._sharing.linger()
                 self._news.clear()
                 await self._news.wait()
-            await asyncio.sleep(0)  # calls of one turn of the loop share a list
             unit = self._next_list()
             if not unit:
                 continue
@@ -167,7 +166,6 @@ class Producer:
 
     def _answered(self, answer: pb.EnqueueManyResp) -> None:
         unit = self._unanswered.pop(answer.tag, [])
-        self._news.set()
         again = []
         pause_s = 0.0
         for one, result in zip(unit, answer.results, strict=False):
@@ -189,6 +187,7 @@ class Producer:
                 one.answer.set_exception(error)
         if again:
             asyncio.get_running_loop().call_later(pause_s, self._send_again, again)
+        self._news.set()  # behind those who were answered: what they send next shares a list
 
     def _send_again(self, units: "list[_Sending]") -> None:
         """In front, as they were (SQ1)."""

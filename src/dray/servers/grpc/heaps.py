@@ -204,10 +204,9 @@ class HeapsApi:
         by_heap: dict[str, list[int]] = {}
         for index, item in enumerate(items):
             by_heap.setdefault(item.topic, []).append(index)
+        some = [self._enqueue_some(caller, name, items, indexes) for name, indexes in by_heap.items()]
         found: dict[int, pb.EnqueueResp] = {}
-        for answers in await asyncio.gather(
-            *(self._enqueue_some(caller, name, items, indexes) for name, indexes in by_heap.items())
-        ):
+        for answers in [await some[0]] if len(some) == 1 else await asyncio.gather(*some):
             found |= answers
         return [found[index] for index in range(len(items))]
 

@@ -105,7 +105,7 @@ async def consumer(world: World) -> None:
 
 async def play(world: World, kind: Kind, *, is_stable: Callable[[Ledger], bool], grows: bool = False) -> None:
     """Members work under faults; after heal they agree, miss one that dies, agree again, and come to rest."""
-    members, ledger = await work(world, kind, grows=grows)
+    members, ledger, growing = await work(world, kind, grows=grows)
     await world.within(SETTLE_SECONDS, _agreed(ledger, members, is_stable), "the group settles after heal")
     victim = world.dice("victim").choice([one for one in members if not one.dead])
     gone = victim.id
@@ -113,11 +113,14 @@ async def play(world: World, kind: Kind, *, is_stable: Callable[[Ledger], bool],
     victim.die()
     await world.within(GONE_SECONDS, _gone(ledger, gone), "a member that died is removed")
     await world.within(AGREE_SECONDS, _agreed(ledger, members, is_stable), "the group settles after a death")
+    if not growing.done():  # faults held it up
+        await world.within(WORK_SECONDS, growing, "the topic grows")
+        await world.within(AGREE_SECONDS, _agreed(ledger, members, is_stable), "the group settles after the topic grew")
     await rest(world, ledger)
 
 
-async def work(world: World, kind: Kind, *, grows: bool) -> tuple[list[ModelMember], Ledger]:
-    """Let members work under faults, and heal."""
+async def work(world: World, kind: Kind, *, grows: bool) -> "tuple[list[ModelMember], Ledger, asyncio.Task[None]]":
+    """Let members work under faults, and heal; the topic may still be growing."""
     cluster = _cluster(world)
     ledger = Ledger(cluster, GROUP, partitions=PARTITIONS, beat_s=BEAT_S)
     cluster.start()
@@ -125,8 +128,7 @@ async def work(world: World, kind: Kind, *, grows: bool) -> tuple[list[ModelMemb
     members = [kind(cluster, ledger, habits) for habits in clients()]
     for member in members:
         world.network.start(member.run())
-    if grows:
-        world.network.start(_grow(cluster, ledger))
+    growing = world.network.start(_grow(cluster, ledger, GROWTHS if grows else 0))
     faults = [
         crash(),
         pause(longest=60.0 if cluster.checkpoints else 25.0),
@@ -143,7 +145,7 @@ async def work(world: World, kind: Kind, *, grows: bool) -> tuple[list[ModelMemb
     nemesis.heal()
     for member in members:
         member.calm = True
-    return members, ledger
+    return members, ledger, growing
 
 
 def _cluster(world: World) -> Cluster:
@@ -169,10 +171,10 @@ def _cluster(world: World) -> Cluster:
     return cluster
 
 
-async def _grow(cluster: Cluster, ledger: Ledger) -> None:
+async def _grow(cluster: Cluster, ledger: Ledger, times: int) -> None:
     """Let the topic have more partitions, every now and then."""
     dice = cluster.world.dice("growth")
-    for _ in range(GROWTHS):
+    for _ in range(times):
         await asyncio.sleep(dice.uniform(0.3, 1.0) * WORK_SECONDS / GROWTHS)
         wanted = ledger.partitions + dice.randint(1, 3)
 
