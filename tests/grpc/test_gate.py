@@ -57,5 +57,7 @@ async def test_no_call_touches_a_heap_before_its_caller_was_let_through(method):
 async def test_each_message_of_a_list_is_refused():
     """GT1"""
     api = HeapsApi(None, ClosedGate(), SystemClock(), "memory")
-    results = await api.enqueue_many(CALLER, [pb.EnqueueReq(topic="a"), pb.EnqueueReq(topic="b")])
-    assert all(result.HasField("error") for result in results)
+    asked = pb.EnqueueMany(tag=7, items=[pb.EnqueueReq(topic="a"), pb.EnqueueReq(topic="b")])
+    answer = await api.enqueue_many(CALLER, asked)
+    assert answer.tag == 7
+    assert [result.HasField("error") for result in answer.results] == [True, True]

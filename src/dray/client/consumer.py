@@ -108,7 +108,7 @@ class Consumer:
                 raise ClientClosed("the consumer is closed")
             while self._buffer:
                 job = self._buffer.popleft()
-                if not job.lost.is_set():
+                if not job.is_lost:
                     return job
                 self._job_done(job)  # its lease ended before anybody began it
             if self._failure is not None:

@@ -64,9 +64,11 @@ class Job:
         self.heap = heap
         self.id = item.message_id
         self.headers = dict(item.headers) if item.headers else {}
-        self.lost = asyncio.Event()
-        """Set when the lease is known to be over before the job was settled."""
         self.settled = False
+        self.is_lost = False
+        """The lease is known to be over, and was so before the job was settled."""
+        self._lost: asyncio.Event | None = None
+        """Made for whoever asks for it."""
         self._item = item
         self._codec = codec
         self._settle = settle
@@ -77,12 +79,22 @@ class Job:
         self._done = done
         lease = item.lease_for
         self._lease_s = lease.seconds + lease.nanos / 1e9
-        self._renewing = Renewing(heap, item.lease_token, self._lease_s, now_s() + self._lease_s, self._lose_later)
+        lost = None if renewal is None else self._lose_later
+        self._renewing = Renewing(heap, item.lease_token, self._lease_s, now_s() + self._lease_s, lost)
         self._task: asyncio.Task[object] | None = None
         self._cancelled = False
         self._span: AbstractContextManager[None] | None = None
         if renewal is not None:
             renewal.keep(self._renewing)
+
+    @property
+    def lost(self) -> asyncio.Event:
+        """Set when the lease is known to be over before the job was settled."""
+        if self._lost is None:
+            self._lost = asyncio.Event()
+            if self.is_lost:
+                self._lost.set()
+        return self._lost
 
     @property
     def priority(self) -> int:
@@ -155,7 +167,7 @@ class Job:
     async def _end(self, item: pb.SettleOne) -> None:
         if self.settled:
             raise InvalidRequest("the job is settled", id=self.id)
-        if self.lost.is_set():
+        if self.is_lost:
             self._finish()
             raise LeaseLost("the lease has ended", id=self.id)  # CJ2
         self._finish()  # CJ1: a repeat is the transport's, with the same token
@@ -167,7 +179,7 @@ class Job:
             try:
                 return await self._settle(self, item)
             except LeaseLost:
-                self.lost.set()
+                self._note_lost()
                 raise
 
     def _finish(self) -> None:
@@ -195,7 +207,7 @@ class Job:
         task, self._task = self._task, None
         if self._span is not None:
             self._span.__exit__(None, None, None)
-        if self.lost.is_set():
+        if self.is_lost:
             self._finish()
             if self._cancelled and task is not None:
                 task.uncancel()
@@ -243,10 +255,15 @@ class Job:
     def _lose(self) -> None:
         if self.settled:
             return
-        self.lost.set()
+        self._note_lost()
         if self._on_lost == "cancel" and self._task is not None and not self._task.done():
             self._cancelled = True
             self._task.cancel()
+
+    def _note_lost(self) -> None:
+        self.is_lost = True
+        if self._lost is not None:
+            self._lost.set()
 
 
 def seconds_of(span: Span) -> float:

@@ -10,7 +10,7 @@ No span has a payload, a token or a header.
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from opentelemetry.trace import SpanKind
@@ -22,6 +22,7 @@ except ImportError:  # not installed: nobody looks
 else:
     _HERE = True
 _asked = False
+_NOTHING: Final = nullcontext()
 
 
 def attributes_of(heap: str, operation: str, **more: str | int) -> dict[str, str | int]:
@@ -72,7 +73,7 @@ def _producing(heap: str, headers: Mapping[str, str]) -> Iterator[dict[str, str]
 
 def processing(heap: str, headers: Mapping[str, str], message_id: str, partition: int) -> AbstractContextManager[None]:
     """A span for the body of a job, linked to the one that enqueued it."""
-    return _processing(heap, headers, message_id, partition) if is_watched(headers) else nullcontext()
+    return _processing(heap, headers, message_id, partition) if is_watched(headers) else _NOTHING
 
 
 @contextmanager
@@ -93,7 +94,7 @@ def _processing(heap: str, headers: Mapping[str, str], message_id: str, partitio
 
 def calling(heap: str, operation: str) -> AbstractContextManager[None]:
     """A span for a settlement or a batch."""
-    return _calling(heap, operation) if is_watched() else nullcontext()
+    return _calling(heap, operation) if is_watched() else _NOTHING
 
 
 @contextmanager

@@ -34,8 +34,9 @@ class Renewing:
     token: str
     lease_s: float
     ends_s: float
-    lost: Callable[[], None]
-    """Called from the thread."""
+    lost: Callable[[], None] | None
+    """Called from the thread. It holds the job, which holds this: gone when nobody is to be told any more, or each job
+    would wait for the collector."""
     due_s: float = 0.0
 
 
@@ -66,7 +67,9 @@ class LeaseRenewal:
     def drop(self, token: str) -> None:
         """SR2"""
         with self._lock:
-            self._kept.pop(token, None)
+            dropped = self._kept.pop(token, None)
+        if dropped is not None:
+            dropped.lost = None
 
     def close(self) -> None:
         with self._changed:
@@ -122,8 +125,9 @@ class LeaseRenewal:
     def _lose(self, one: Renewing) -> None:
         with self._changed:
             held = self._kept.pop(one.token, None)
-        if held is not None:
-            one.lost()
+        if held is not None and (lost := held.lost) is not None:
+            held.lost = None
+            lost()
 
 
 def _duration(seconds: float) -> Duration:

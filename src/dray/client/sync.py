@@ -288,7 +288,7 @@ class Job:
 
     @property
     def lost(self) -> bool:
-        return self._job.lost.is_set()
+        return self._job.is_lost
 
     @property
     def lease_left(self) -> timedelta:

@@ -168,17 +168,21 @@ def _producer_key(producer: str, epoch: int) -> bytes:
 
 def taken(heap: Heap, message: NewMessage, given: MessageGiven) -> TakenMessage:
     """What the machine said of one message; raises what is wrong with it."""
-    refusal = refusal_of(heap, given)
-    if refusal is not None:
-        raise refusal
+    outcome = outcome_of(heap, message, given)
+    if isinstance(outcome, DrayError):
+        raise outcome
+    return outcome
+
+
+def outcome_of(heap: Heap, message: NewMessage, given: MessageGiven) -> TakenMessage | DrayError:
+    """What the machine said of one message: its id, or why it was not taken."""
+    if given.slot < answers.DUPLICATE:
+        return _refusal_of(heap, given)
     identity = MessageId(given.begun_ms, domain_of(heap.shard), given.number, given.seq)
     return TakenMessage(id=identity, duplicate=given.slot == answers.DUPLICATE, partition=message.row.partition)
 
 
-def refusal_of(heap: Heap, given: MessageGiven) -> DrayError | None:
-    """Why a message was not taken."""
-    if given.slot >= answers.DUPLICATE:
-        return None
+def _refusal_of(heap: Heap, given: MessageGiven) -> DrayError:
     match given.slot:
         case answers.CLOSED:
             return UnknownHeap("no such heap", heap=heap.name)

@@ -27,7 +27,7 @@ from dray.heaps.peek import Peeking
 from dray.heaps.placing import BodyPlacer
 from dray.heaps.policy import HeapPolicy
 from dray.heaps.producing import HeapMessage as HeapMessage
-from dray.heaps.producing import MessagePacker, TakenMessage, refusal_of, taken
+from dray.heaps.producing import MessagePacker, TakenMessage, outcome_of, taken
 from dray.heaps.reading import BodyReader, ReadObjects
 from dray.heaps.rewrite import Rewriter
 from dray.heaps.settling import SettleOne, SettleOutcome, check_settlement, cut_note, outcome
@@ -197,7 +197,8 @@ class HeapService:
             except BadMessage as bad:
                 raise TornBatch(bad.message, **bad.facts | {"index": index}) from bad
             part.indexes.append(index)
-            await _let_others_go_on(message)
+            if len(message.payload) > LARGE_BYTES:
+                await asyncio.sleep(0)  # others go on between large ones (HP3)
         with telemetry.ENQUEUE_SECONDS.time():
             if len(parts) == 1:  # one command is enough
                 (part,) = parts.values()
@@ -225,7 +226,8 @@ class HeapService:
                 new[index] = self._packer.pack(heap, message)
             except BadMessage as bad:
                 outcomes[index] = bad
-            await _let_others_go_on(message)
+            if len(message.payload) > LARGE_BYTES:
+                await asyncio.sleep(0)  # others go on between large ones (HP3)
         with telemetry.ENQUEUE_SECONDS.time():
             for _ in range(2):  # what found no room in memory goes to an object the second time
                 given = await self._lane(heap).enqueue(heap.shard, list(new.values())) if new else []
@@ -233,7 +235,7 @@ class HeapService:
                 for (index, one), told in zip(new.items(), given, strict=True):
                     if told.slot == answers.INLINE_FULL:
                         again[index] = one
-                    outcomes[index] = refusal_of(heap, told) or taken(heap, one, told)
+                    outcomes[index] = outcome_of(heap, one, told)
                 new = again
         return [outcomes[index] for index in range(len(messages))]
 
@@ -373,12 +375,6 @@ class HeapService:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-async def _let_others_go_on(message: HeapMessage) -> None:
-    """Between large messages of one call (HP3)."""
-    if len(message.payload) > LARGE_BYTES:
-        await asyncio.sleep(0)
 
 
 def _check_consumer(holder: str, worst: int | None, visibility_ms: int | None) -> None:

@@ -58,11 +58,9 @@ class EnqueueSession:
 
     async def _take(self, asked: pb.EnqueueMany) -> None:
         try:
-            results = await self._api.enqueue_many(self._caller, asked.items)
+            self._outbox.put_nowait(await self._api.enqueue_many(self._caller, asked))
         except Exception as error:
             self._outbox.put_nowait(error)
-        else:
-            self._outbox.put_nowait(pb.EnqueueManyResp(tag=asked.tag, results=results))
 
     async def _end_when_stopping(self) -> None:
         """What was read is answered; then the stream ends, and its client goes elsewhere."""

@@ -196,41 +196,52 @@ class HeapsApi:
             unknown.facts["index"] = index
             raise
 
-    async def enqueue_many(self, caller: GrpcCaller, items: Sequence[pb.EnqueueReq]) -> list[pb.EnqueueResp]:
+    async def enqueue_many(self, caller: GrpcCaller, asked: pb.EnqueueMany) -> pb.EnqueueManyResp:
         """Each for itself, of any heaps; every one has its answer or its error."""
-        if len(items) > MAX_LIST:
-            error = told(BadMessage("too many messages in one list", most=MAX_LIST))
-            return [pb.EnqueueResp(error=error) for _ in items]
+        items = list(asked.items)
+        outcomes: dict[int, TakenMessage | DrayError] = {}
         by_heap: dict[str, list[int]] = {}
-        for index, item in enumerate(items):
-            by_heap.setdefault(item.topic, []).append(index)
-        some = [self._enqueue_some(caller, name, items, indexes) for name, indexes in by_heap.items()]
-        found: dict[int, pb.EnqueueResp] = {}
-        for answers in [await some[0]] if len(some) == 1 else await asyncio.gather(*some):
-            found |= answers
-        return [found[index] for index in range(len(items))]
+        if len(items) > MAX_LIST:
+            outcomes = dict.fromkeys(range(len(items)), BadMessage("too many messages in one list", most=MAX_LIST))
+        else:
+            for index, item in enumerate(items):
+                by_heap.setdefault(item.topic, []).append(index)
+        some = [self._enqueue_some(caller, name, items, at, outcomes) for name, at in by_heap.items()]
+        if len(some) == 1:
+            await some[0]  # without the turns of the loop that `gather` takes: its answer is awaited
+        else:
+            await asyncio.gather(*some)
+        answer = pb.EnqueueManyResp(tag=asked.tag)
+        for index in range(len(items)):
+            _add_result(answer, outcomes[index])
+        return answer
 
     async def _enqueue_some(
-        self, caller: GrpcCaller, name: str, items: Sequence[pb.EnqueueReq], indexes: Sequence[int]
-    ) -> dict[int, pb.EnqueueResp]:
-        found: dict[int, pb.EnqueueResp] = {}
-        good: dict[int, HeapMessage] = {}
+        self,
+        caller: GrpcCaller,
+        name: str,
+        items: Sequence[pb.EnqueueReq],
+        indexes: Sequence[int],
+        outcomes: dict[int, TakenMessage | DrayError],
+    ) -> None:
+        """What became of the messages of one heap."""
+        good: list[HeapMessage] = []
+        places: list[int] = []
         try:
             heap = await self.find(caller, "heap.enqueue", name)
         except DrayError as error:
-            return {index: pb.EnqueueResp(error=told(error)) for index in indexes}
+            outcomes.update(dict.fromkeys(indexes, error))
+            return
         for index in indexes:
             try:
-                good[index] = forms.message_of(items[index], caller.keyed)
+                good.append(forms.message_of(items[index], caller.keyed))
+                places.append(index)
             except DrayError as error:
-                found[index] = pb.EnqueueResp(error=told(error))
+                outcomes[index] = error
         try:
-            outcomes = await self.service.enqueue_each(heap, list(good.values()))
+            outcomes.update(zip(places, await self.service.enqueue_each(heap, good), strict=True))
         except DrayError as error:
-            return found | {index: pb.EnqueueResp(error=told(error)) for index in good}
-        for index, outcome in zip(good, outcomes, strict=True):
-            found[index] = pb.EnqueueResp(error=told(outcome)) if isinstance(outcome, DrayError) else _taken(outcome)
-        return found
+            outcomes.update(dict.fromkeys(places, error))
 
     # -- consumers ---------------------------------------------------------
 
@@ -407,6 +418,15 @@ def _indexed(index: int, item: pb.EnqueueReq, asker: str) -> HeapMessage:
         return forms.message_of(item, asker)
     except DrayError as bad:
         raise BadMessage(bad.message, **bad.facts | {"index": index}) from bad
+
+
+def _add_result(answer: pb.EnqueueManyResp, outcome: TakenMessage | DrayError) -> None:
+    if isinstance(outcome, DrayError):
+        answer.results.add(error=told(outcome))
+    else:
+        answer.results.add(
+            message_id=format_id(outcome.id), duplicate=outcome.duplicate, partition_id=outcome.partition
+        )
 
 
 def _taken(taken: TakenMessage) -> pb.EnqueueResp:
