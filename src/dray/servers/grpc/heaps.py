@@ -208,7 +208,7 @@ class HeapsApi:
                 by_heap.setdefault(item.topic, []).append(index)
         some = [self._enqueue_some(caller, name, items, at, outcomes) for name, at in by_heap.items()]
         if len(some) == 1:
-            await some[0]  # without the turns of the loop that `gather` takes: its answer is awaited
+            await some[0]  # `gather` takes turns of the loop, in which deliveries would overtake the answer
         else:
             await asyncio.gather(*some)
         answer = pb.EnqueueManyResp(tag=asked.tag)
