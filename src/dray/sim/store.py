@@ -11,17 +11,20 @@ Invariants
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from dray.buffers import Buffer
 from dray.clock import WallMs
 from dray.objects.memory import MemoryObjects
 from dray.objects.port import ObjectInfo, PutUnknown, StoreUnavailable
+from dray.objects.retry import RetryPolicy
 from dray.sim.loop import SimLoop
 from dray.sim.network import Link
 from dray.sim.process import EPOCH_MS
 from dray.sim.trace import Trace
 
 SERVICE = "objects"
+_REPEATED_WITHIN_S: Final = RetryPolicy().longest_pause_seconds
 
 
 class StoreClock:
@@ -46,7 +49,7 @@ class Deletion:
 
     path: str
     sent: float
-    """When it was asked for: a copy of the request may arrive long after."""
+    """When it was asked for: a copy of the request, or a repeat of one that was lost, may arrive long after."""
     by: str
 
 
@@ -96,6 +99,8 @@ class NetworkObjects:
     def __init__(self, truth: SharedObjects, link: Link) -> None:
         self._truth = truth
         self._link = link
+        self._deleting: dict[str, tuple[float, float]] = {}
+        """What was not answered: when it was asked for, and when that was last known."""
 
     async def put(self, path: str, parts: Sequence[Buffer]) -> None:
         content = b"".join(parts)
@@ -118,13 +123,20 @@ class NetworkObjects:
         return await self._link.call("head", look, lost=_unavailable, refused=_unavailable)
 
     async def delete(self, path: str) -> None:
-        sent = self._truth.now()
+        now = self._truth.now()
+        sent, failed = self._deleting.pop(path, (now, now))
+        if now - failed > _REPEATED_WITHIN_S:
+            sent = now  # no repeat any more: somebody asks again
 
         async def remove() -> None:
             await self._truth.delete(path, self._link.process, sent)
 
         # Names are used once, so a deletion that lands again later meets nothing new.
-        await self._link.call("delete", remove, lost=_unavailable, refused=_unavailable, copies=True)
+        try:
+            await self._link.call("delete", remove, lost=_unavailable, refused=_unavailable, copies=True)
+        except StoreUnavailable:
+            self._deleting[path] = sent, self._truth.now()
+            raise
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         async def look() -> list[ObjectInfo]:

@@ -113,13 +113,15 @@ async def play(world: World, kind: Kind, *, is_stable: Callable[[Ledger], bool],
     victim.die()
     await world.within(GONE_SECONDS, _gone(ledger, gone), "a member that died is removed")
     await world.within(AGREE_SECONDS, _agreed(ledger, members, is_stable), "the group settles after a death")
-    if not growing.done():  # faults held it up
+    if growing is not None and not growing.done():  # faults held it up
         await world.within(WORK_SECONDS, growing, "the topic grows")
         await world.within(AGREE_SECONDS, _agreed(ledger, members, is_stable), "the group settles after the topic grew")
     await rest(world, ledger)
 
 
-async def work(world: World, kind: Kind, *, grows: bool) -> "tuple[list[ModelMember], Ledger, asyncio.Task[None]]":
+async def work(
+    world: World, kind: Kind, *, grows: bool
+) -> "tuple[list[ModelMember], Ledger, asyncio.Task[None] | None]":
     """Let members work under faults, and heal; the topic may still be growing."""
     cluster = _cluster(world)
     ledger = Ledger(cluster, GROUP, partitions=PARTITIONS, beat_s=BEAT_S)
@@ -128,7 +130,7 @@ async def work(world: World, kind: Kind, *, grows: bool) -> "tuple[list[ModelMem
     members = [kind(cluster, ledger, habits) for habits in clients()]
     for member in members:
         world.network.start(member.run())
-    growing = world.network.start(_grow(cluster, ledger, GROWTHS if grows else 0))
+    growing = world.network.start(_grow(cluster, ledger)) if grows else None
     faults = [
         crash(),
         pause(longest=60.0 if cluster.checkpoints else 25.0),
@@ -171,10 +173,10 @@ def _cluster(world: World) -> Cluster:
     return cluster
 
 
-async def _grow(cluster: Cluster, ledger: Ledger, times: int) -> None:
+async def _grow(cluster: Cluster, ledger: Ledger) -> None:
     """Let the topic have more partitions, every now and then."""
     dice = cluster.world.dice("growth")
-    for _ in range(times):
+    for _ in range(GROWTHS):
         await asyncio.sleep(dice.uniform(0.3, 1.0) * WORK_SECONDS / GROWTHS)
         wanted = ledger.partitions + dice.randint(1, 3)
 
