@@ -21,7 +21,7 @@ CHECK_PYTHON = -c 'import sys; sys.version_info >= (3, 11) or sys.exit("$(OLD) %
 # At a terminal uv shows what it is doing.
 QUIET := $(shell test -t 2 || echo --quiet)
 
-KERNELS := src/dray/records src/dray/machine/heaps
+KERNELS := src/dray/records src/dray/machine src/dray/machine/heaps
 
 # A stale extension would hide a failed build: it goes before the build.
 $(SETUP): requirements/uv.lock requirements/dev.lock requirements/spark.lock pyproject.toml setup.py $(wildcard $(KERNELS:=/*.c) $(KERNELS:=/*.h))
@@ -84,7 +84,7 @@ check: $(SETUP)
 	$(BIN)/python -m tools.generate_metrics --check
 	$(BIN)/python -m tools.check_extension
 	$(BIN)/python -m tools.fuzz_kernel
-	$(BIN)/python -m tools.sanitize_heaps_kernel
+	$(BIN)/python -m tools.sanitize_kernels
 
 # The files that name the mark: nobody need import the others.
 PEERS = $(shell grep -rl --include='test_*.py' 'mark\.peers' tests)

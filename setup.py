@@ -25,6 +25,12 @@ setup(
             optional=True,
         ),
         Extension(
+            "dray.machine._kernel",
+            sources=["src/dray/machine/_kernelmodule.c"],
+            extra_compile_args=["-O3", "-Wall", "-Wextra"],
+            optional=True,
+        ),
+        Extension(
             "dray.machine.heaps._kernel",
             sources=[
                 "src/dray/machine/heaps/_kernelmodule.c",

@@ -2,12 +2,13 @@
 
 import sys
 
+from dray.machine import kernel as streams
 from dray.machine.heaps import kernel as heaps
 from dray.records import kernel as records
 
 
 def main() -> int:
-    missing = [kernel.__name__ for kernel in (records, heaps) if not kernel.EXTENSION_LOADED]
+    missing = [kernel.__name__ for kernel in (records, streams, heaps) if not kernel.EXTENSION_LOADED]
     if not missing:
         print("extensions loaded")
         return 0

@@ -31,7 +31,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 VERSIONS: Final = ("3.11", "3.12", "3.13", "3.14")
 _UV: Final = Path(sys.executable).with_name("uv")
 _PINS: Final = ROOT / "requirements" / "dev.lock"
-_KERNELS: Final = ("dray/records/_kernel.", "dray/machine/heaps/_kernel.")
+_KERNELS: Final = ("dray/records/_kernel.", "dray/machine/_kernel.", "dray/machine/heaps/_kernel.")
 _FIRST_STEPS: Final = ROOT / "examples" / "first_steps.py"
 
 

@@ -65,7 +65,7 @@ def test_the_twin_serves_alone_with_the_same_results():
     assert results == twins
 
 
-@pytest.mark.parametrize("extension", ["dray.records._kernel", "dray.machine.heaps._kernel"])
+@pytest.mark.parametrize("extension", ["dray.records._kernel", "dray.machine._kernel", "dray.machine.heaps._kernel"])
 def test_the_check_tells_an_extension_from_its_twin(extension):
     check = ROOT / "tools" / "check_extension.py"
     good = subprocess.run([sys.executable, str(check)], capture_output=True, text=True, check=False)

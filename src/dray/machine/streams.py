@@ -40,6 +40,7 @@ from dray.machine.command import (
 from dray.machine.garbage import Objects
 from dray.machine.head import Head
 from dray.machine.index import LENGTH_BYTES, ROW_BYTES, Index
+from dray.machine.kernel import take_plain
 from dray.machine.names import ObjectId, SessionId, StreamId, TopicId, WalId, domain_of, is_made_by, parse_wal_id
 from dray.machine.noun import Listing, stray
 from dray.machine.packing import Reader, Writer
@@ -217,32 +218,39 @@ class Streams:
         denied = self._deny(step, command, writer, name.counter)
         if denied is not None:
             return denied
-        owner, now_min, object_size = self._objects.next, self._timeline.time_ms // MINUTE_MS, command.size
-        given: list[int] = []
-        answers, touched, streams = given.append, step.streams.append, self.open
-        accepted = 0
-        for number, stamp, _, producer, sequence, records, size, position, epoch in ROW.iter_unpack(command.packed):
-            stream = streams.get(number)
-            if stream is None or stream.closed:
-                answer = CLOSED if stream is not None or self.is_closed(number) else UNKNOWN_STREAM  # H6
-            elif not (
-                # Nothing behind this check can overflow a column.
-                0 < records <= MAX_RECORDS
-                and size > BATCH_HEADER_BYTES
-                and LENGTH_BYTES <= position <= object_size - size
-                and -1 <= stamp <= MAX_TIME_MS
-                and (producer == -1 or (producer >= 0 and epoch >= 0 and sequence >= 0))
-            ):
-                answer = MALFORMED
-            else:
-                answer = stream.take(owner, stamp, producer, sequence, records, size, position, epoch, now_min)
-                if answer >= 0:
-                    accepted += 1
-                    touched(number)
-            answers(answer)
+        owner, now_min, size = self._objects.next, self._timeline.time_ms // MINUTE_MS, command.size
+        packed, streams, touched, before = command.packed, self.open, step.streams, len(step.streams)
+        rows, given = len(packed) // ROW.size, list[int]()
+        at = take_plain(packed, 0, streams, owner, size, now_min, given, touched)
+        while at < rows:
+            given.append(self._take(packed, at, owner, size, now_min, touched))
+            at = take_plain(packed, at + 1, streams, owner, size, now_min, given, touched)
+        accepted = len(touched) - before
         self._commit(step, command, writer, name.counter, accepted)
         step.given.extend(given)
         return Appended(given)
+
+    def _take(
+        self, packed: bytes, at: int, owner: ObjectId, object_size: int, now_min: int, touched: list[StreamId]
+    ) -> int:
+        """Judge the batch of one row: its base offset, or why it gets none."""
+        number, stamp, _, producer, sequence, records, size, position, epoch = ROW.unpack_from(packed, at * ROW.size)
+        stream = self.open.get(number)
+        if stream is None or stream.closed:
+            return CLOSED if stream is not None or self.is_closed(number) else UNKNOWN_STREAM  # H6
+        if not (
+            # Nothing behind this check can overflow a column.
+            0 < records <= MAX_RECORDS
+            and size > BATCH_HEADER_BYTES
+            and LENGTH_BYTES <= position <= object_size - size
+            and -1 <= stamp <= MAX_TIME_MS
+            and (producer == -1 or (producer >= 0 and epoch >= 0 and sequence >= 0))
+        ):
+            return MALFORMED
+        answer = stream.take(owner, stamp, producer, sequence, records, size, position, epoch, now_min)
+        if answer >= 0:
+            touched.append(number)
+        return answer
 
     def _append_if(self, step: Step, command: AppendIf) -> Verdict:
         """All batches of an object or none of them; the object is recorded whatever becomes of them (X1)."""

@@ -20,6 +20,7 @@ from dray.errors import DrayError, NotFound
 from dray.ids import SystemEntropy
 from dray.log.settings import LogSettings
 from dray.log.urls import EtcdLogs, LocalLogs, OxiaLogs, SharedLogs
+from dray.machine import kernel as streams_kernel
 from dray.machine.heaps import kernel as heaps_kernel
 from dray.machine.machine import Machine
 from dray.node.directory import DataDirectory
@@ -91,14 +92,18 @@ async def examine(config: Config) -> AsyncIterator[Finding]:
 
 
 async def _kernel() -> Finding:
-    kernels = {"records": kernel.EXTENSION_LOADED, "heaps": heaps_kernel.EXTENSION_LOADED}
-    missing = " and ".join(name for name, loaded in kernels.items() if not loaded)
+    kernels = {
+        "records": kernel.EXTENSION_LOADED,
+        "streams": streams_kernel.EXTENSION_LOADED,
+        "heaps": heaps_kernel.EXTENSION_LOADED,
+    }
+    missing = ", ".join(name for name, loaded in kernels.items() if not loaded)
     if not missing:
-        return Finding(check="kernel", state=State.OK, saw="the C kernels for records and heaps are loaded")
+        return Finding(check="kernel", state=State.OK, saw=f"the C kernels for {', '.join(kernels)} are loaded")
     return Finding(
         check="kernel",
         state=State.WARN,
-        saw=f"the C kernel for {missing} is not there; the Python twin serves, at a fraction of its speed",
+        saw=f"no C kernel for {missing}; Python serves instead, at a fraction of its speed",
         next="install a C compiler and Python's headers, and install dray again",
     )
 
