@@ -9,10 +9,12 @@ The last warnings are kept for whoever asks how things are.
 
 import json
 import logging
+import math
 import sys
 import threading
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal, NewType, Self, TextIO, TypeAlias, cast
@@ -20,6 +22,7 @@ from typing import Final, Literal, NewType, Self, TextIO, TypeAlias, cast
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.samples import Sample
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 Event = NewType("Event", str)
@@ -36,6 +39,7 @@ _METRICS: "Final[dict[str, Metric]]" = {}
 SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 BYTES: Final = tuple(float(1 << shift) for shift in range(10, 28, 2))
 
+_COUNTED_TOGETHER: Final = 256
 KEPT_WARNINGS: Final = 50
 _WARNINGS: "Final[deque[Warned]]" = deque(maxlen=KEPT_WARNINGS)
 _GRAVE: Final = frozenset({"warning", "error", "critical"})
@@ -117,7 +121,40 @@ class _KnownCounter(_Known, Counter):
 
 
 class _KnownHistogram(_Known, Histogram):
-    pass
+    """Amounts are kept as they come and counted together: finding the bucket of each costs more than all else of it."""
+
+    _new: list[float]
+
+    def _metric_init(self) -> None:
+        super()._metric_init()
+        self._new = []
+        self._counting = threading.Lock()
+
+    def observe(self, amount: float, exemplar: dict[str, str] | None = None) -> None:
+        if exemplar:
+            super().observe(amount, exemplar)
+            return
+        new = self._new
+        new.append(amount)  # from any thread: a list takes one at a time
+        if len(new) >= _COUNTED_TOGETHER:
+            self._count()
+
+    def _count(self) -> None:
+        with self._counting:
+            taken = self._new[:]
+            del self._new[: len(taken)]  # what comes meanwhile is behind these
+            taken.sort()
+            below = 0
+            for bound, bucket in zip(self._upper_bounds, self._buckets, strict=True):
+                upto = bisect_right(taken, bound, below)
+                if upto > below:
+                    bucket.inc(upto - below)
+                    below = upto
+            self._sum.inc(math.fsum(taken))
+
+    def _child_samples(self) -> Iterable[Sample]:
+        self._count()
+        return super()._child_samples()
 
 
 def _declare(name: str, metric: Metric) -> None:

@@ -84,6 +84,24 @@ def test_views_into_slabs_count_the_slabs_and_small_ones_are_copied():
     assert bytes(copied.cut(4, 4 + len(batch))) == batch
 
 
+def test_an_object_of_many_small_parts_is_kept_as_one():
+    """F1: what it counts is its bytes, and every batch of it is found."""
+    dice = random.Random(5)
+    batches = [random_batch(dice)[:100] for _ in range(40)]
+    parts = [part for batch in batches for part in (len(batch).to_bytes(4, "big"), batch)]
+    content = b"".join(parts)
+    cache = ObjectCache(10**6)
+    cache.add("many", parts, len(content))
+    assert cache.bytes == len(content) + PART_OVERHEAD_BYTES
+    for start in range(4, len(content), 104):
+        piece = cache.find("many", start)
+        assert piece.trusted
+        assert bytes(piece.cut(start, start + 100)) == content[start : start + 100]
+    large = [random_batch(dice) + bytes(2_000) for _ in range(40)]
+    cache.add("large", large, sum(map(len, large)))
+    assert cache.find("large", 0).cut(0, len(large[0])).obj is large[0], "what is large is not copied"
+
+
 @given(
     limit=st.integers(0, 600_000),
     objects=st.lists(

@@ -2,10 +2,13 @@
 
 import io
 import json
+import random
 import subprocess
 import sys
+import threading
 
 import pytest
+from prometheus_client import CollectorRegistry, Histogram
 
 from dray import telemetry
 
@@ -142,3 +145,43 @@ def test_the_last_warnings_are_kept_and_only_so_many():
     kept = telemetry.last_warnings()
     assert len(kept) == telemetry.KEPT_WARNINGS
     assert kept[-1].facts == f"test.kept number={telemetry.KEPT_WARNINGS + 4}"
+
+
+def test_a_histogram_tells_what_the_library_would():
+    """Whatever is counted together: the same buckets, count and sum at every scrape."""
+    seed = random.randrange(1 << 32)
+    print(f"seed={seed}")
+    dice, apart = random.Random(seed), CollectorRegistry()
+    ours = telemetry.histogram("dray_test_alike_seconds", "Time.", telemetry.SECONDS, ["op"]).labels("put")
+    bounds = telemetry.SECONDS
+    plain = Histogram("dray_test_alike_seconds", "Time.", ["op"], buckets=bounds, registry=apart).labels("put")
+    for amounts in (0, 1, 100, 255, 1, 700):
+        for _ in range(amounts):
+            amount = dice.choice([0.0, dice.expovariate(20), *telemetry.SECONDS, 31.0])
+            ours.observe(amount)
+            plain.observe(amount)
+        told, wanted = samples(telemetry.REGISTRY), samples(apart)
+        assert wanted.keys() == told.keys()
+        for name, value in wanted.items():
+            assert told[name] == pytest.approx(value), name
+
+
+def samples(registry):
+    """Of the histograms of the test above."""
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for metric in registry.collect()
+        for sample in metric.samples
+        if metric.name == "dray_test_alike_seconds" and not sample.name.endswith("_created")
+    }
+
+
+def test_a_histogram_loses_nothing_between_threads():
+    apart = telemetry.histogram("dray_test_threads_seconds", "Time.", telemetry.SECONDS)
+    threads = [threading.Thread(target=lambda: [apart.observe(1.0) for _ in range(20_000)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        telemetry.REGISTRY.get_sample_value("dray_test_threads_seconds_count")
+    assert telemetry.REGISTRY.get_sample_value("dray_test_threads_seconds_count") == 80_000
+    assert telemetry.REGISTRY.get_sample_value("dray_test_threads_seconds_sum") == 80_000.0

@@ -9,7 +9,7 @@ piece of one part.
 A view keeps the whole buffer alive that it looks into: a batch of 100 bytes
 may hold a connection's slab. So buffers are counted, each once for all objects
 that look into it, and a small object that would hold much more than its own
-size is copied after all.
+size is copied after all; so is one of many small parts.
 
 Invariants
     F1  The pieces held never count more than the limit: the buffers that
@@ -37,6 +37,10 @@ COPY_ABOVE: Final = 2
 """Copy a small written object if its views keep more than this many times its size alive."""
 
 COPIED_BYTES_MAX: Final = 64 * 1024
+
+MANY_PARTS: Final = 32
+SMALL_PART_BYTES: Final = 512
+"""An object of many parts that are smaller than this is copied in less time than its parts are looked at."""
 
 
 class Piece:
@@ -84,6 +88,10 @@ def fetched_piece(path: str, start: int, content: memoryview) -> Piece:
 
 def written_piece(path: str, parts: Sequence[Buffer]) -> Piece:
     """An object as it was written."""
+    if len(parts) >= MANY_PARTS:
+        total = sum(map(len, parts))
+        if total <= min(COPIED_BYTES_MAX, SMALL_PART_BYTES * len(parts)):
+            return _copied(path, total, parts)
     kept: list[memoryview] = []
     starts: array[int] = array("Q")
     at = 0
@@ -96,9 +104,12 @@ def written_piece(path: str, parts: Sequence[Buffer]) -> Piece:
     buffers = {id(part.obj): part.obj for part in kept}
     shared = {identity: memoryview(buffer).nbytes for identity, buffer in buffers.items()}
     if at <= COPIED_BYTES_MAX and sum(shared.values()) > COPY_ABOVE * at:
-        whole = memoryview(b"".join(parts))
-        return Piece(path, 0, at, [whole], array("Q", [0]), trusted=True, own_bytes=at)
+        return _copied(path, at, parts)
     return Piece(path, 0, at, kept, starts, trusted=True, shared=shared)
+
+
+def _copied(path: str, size: int, parts: Sequence[Buffer]) -> Piece:
+    return Piece(path, 0, size, [memoryview(b"".join(parts))], array("Q", [0]), trusted=True, own_bytes=size)
 
 
 class ObjectCache:

@@ -16,6 +16,7 @@ Invariants
 """
 
 import asyncio
+from operator import itemgetter
 from typing import Final
 
 from dray.produce.errors import TimedOut
@@ -24,6 +25,7 @@ from dray.produce.receiver import Receiver
 
 TICK_S: Final = 0.05
 _LOOK_AGAIN_TICKS: Final = 20
+_due: Final = itemgetter(1)
 
 
 class Deadlines:
@@ -58,9 +60,14 @@ class Deadlines:
         self._tick += 1
         tick, ms = self._tick, int(self._tick_s * 1000)
         taken, self._new = self._new, []
-        for answer, timeout_ms in [entry for entry in taken if not entry[0].done()]:
-            # It came at the last tick or later, so counting from this one is never too early (PR9).
-            self._wait(answer, tick - timeout_ms // -ms)
+        # They came at the last tick or later, so counting from this one is never too early (PR9).
+        later = [(answer, tick - timeout_ms // -ms) for answer, timeout_ms in taken if not answer.done()]
+        again = tick + _LOOK_AGAIN_TICKS
+        if later and min(map(_due, later)) >= again:  # as a rule
+            self._slow.setdefault(again, []).extend(later)
+        else:
+            for answer, due in later:
+                self._wait(answer, due)
         for answer, due in self._slow.pop(tick, ()):
             if due <= tick:
                 fail(answer, TimedOut("not stored in the time that was given: it may still be"))

@@ -11,7 +11,7 @@ from dray.produce.errors import BadBatch, OutOfOrder, ProducerFenced, StreamMiss
 from dray.produce.placing import Placed
 from dray.produce.receiver import Receiver
 from dray.telemetry import logger
-from dray.wal.codec import Batch
+from dray.wal.codec import Fields
 
 Waiting: TypeAlias = tuple[NewBatch, Receiver]
 AnyError = TypeVar("AnyError", bound=DrayError)
@@ -47,17 +47,17 @@ class Flush:
         """The batches that are not answered."""
         return [entry for entry in self.waiting if entry is not None]
 
-    def lay_out(self) -> list[tuple[int, list[Batch]]]:
+    def lay_out(self) -> list[tuple[int, list[Fields]]]:
         """The chunks of a new object of what is left. From here on `waiting` is parallel to its positions."""
         left = self.left()
         self.waiting = [*left]
-        chunks: list[tuple[int, list[Batch]]] = []
+        chunks: list[tuple[int, list[Fields]]] = []
         last = -1
-        for (stream, data, records, least, greatest, _, _, _), _ in left:
-            if stream != last:
-                chunks.append((stream, []))
-                last = stream
-            chunks[-1][1].append(Batch(data, records, least, greatest))
+        for batch, _ in left:
+            if batch[0] != last:
+                last = batch[0]
+                chunks.append((last, []))
+            chunks[-1][1].append(batch[1:5])
         return chunks
 
 

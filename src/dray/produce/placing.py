@@ -33,7 +33,7 @@ from dray.telemetry import logger
 from dray.wal import codec
 from dray.wal.ids import LogId, wal_id
 
-Chunks: TypeAlias = Sequence[tuple[int, Sequence[codec.Batch]]]
+Chunks: TypeAlias = Sequence[tuple[int, Sequence[codec.Fields]]]
 Spawn: TypeAlias = "Callable[[Coroutine[None, None, None]], asyncio.Task[None]]"
 
 _REMEMBERED: Final = 31

@@ -26,7 +26,7 @@ Invariants
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
@@ -52,12 +52,16 @@ class BadWalObject(Corrupt):
 
 
 class Batch(NamedTuple):
-    """One record batch on its way into an object. A tuple, because produce makes one per batch."""
+    """One record batch on its way into an object."""
 
     data: Buffer
     records: int
     min_timestamp_ms: int
     max_timestamp_ms: int
+
+
+Fields: TypeAlias = tuple[Buffer, int, int, int]
+"""A `Batch`, or what is like it: produce cuts one out of every batch that it was given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +116,9 @@ class CheckedObject:
             at += length
 
 
-def encode(wal_id: WalId, domain: int, created_ms: int, chunks: Sequence[tuple[int, Sequence[Batch]]]) -> EncodedObject:
+def encode(
+    wal_id: WalId, domain: int, created_ms: int, chunks: Sequence[tuple[int, Sequence[Fields]]]
+) -> EncodedObject:
     """Lay out one object. `chunks` are (stream id, batches), stream ids strictly ascending."""
     parts: list[Buffer] = [b""]
     index = []

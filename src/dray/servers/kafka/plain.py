@@ -19,6 +19,7 @@ Invariants
 
 import struct
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from dray.buffers import Buffer
@@ -50,6 +51,7 @@ _HEAD: Final = struct.Struct(">iib")
 _STORED: Final = struct.Struct(">ihqqq").pack
 _NO_ERRORS: Final = b"\x01\0\0"  # of records, no message, no tags
 _END: Final = b"\0\0\0\0\0"  # no throttling, no tags
+_ONE_ENDS: Final = _NO_ERRORS + b"\0" + _END
 
 
 Failure: TypeAlias = Callable[[int, DrayError], PartitionProduceResponse]
@@ -178,8 +180,8 @@ class Order:
     def _answer(self) -> list[Buffer]:
         result = self._results[0]
         if len(self._rows) == 1 and type(result) is Stored:
-            name, partition = self._rows[0][:2]
-            body = b"".join((b"\2", *_topic(name, [_STORED(partition, 0, result[0], -1, result[1]), _NO_ERRORS]), _END))
+            row = self._rows[0]
+            body = _one_topic(row[0]) + _STORED(row[1], 0, result[0], -1, result[1]) + _ONE_ENDS
         else:
             body = b"".join(self._body())
         return [_HEAD.pack(len(body) + _HEAD.size - 4, self._correlation_id, 0) + body]
@@ -216,6 +218,13 @@ class Order:
         return PartitionProduceResponse(
             index=partition, base_offset=result.base_offset, log_start_offset=result.log_start_offset
         )
+
+
+@lru_cache(maxsize=1024)
+def _one_topic(name: str) -> bytes:
+    """What stands before the only partition of an answer."""
+    raw = name.encode()
+    return b"".join((b"\2", put_uvarint(len(raw) + 1), raw, b"\2"))
 
 
 def _topic(name: str, partitions: list[bytes]) -> tuple[Buffer, ...]:

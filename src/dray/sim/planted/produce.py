@@ -42,9 +42,9 @@ async def commit_the_loser(self: Placer, put: "asyncio.Task[None]", loser: _Atte
         return
     chunks: Chunks = self.__dict__["_chunks"][loser.placed.wal_id]
     rows = [
-        (stream, batch.max_timestamp_ms, batch.min_timestamp_ms, -1, -1, batch.records, len(batch.data), at, -1)
+        (stream, greatest, least, -1, -1, records, len(data), at, -1)
         for (stream, batches), positions in zip(chunks, loser.placed.positions, strict=True)
-        for batch, at in zip(batches, positions, strict=True)
+        for (data, records, least, greatest), at in zip(batches, positions, strict=True)
     ]
     placed = loser.placed
     command = Append(
