@@ -29,6 +29,8 @@ from dray.errors import Conflict, Corrupt, DrayError, Invalid, Kind, NotFound, U
 
 _COPY_BYTES = 1 << 20
 _IOV_MAX = 1024  # Linux; a longer list is written in several calls
+_MANY = 32
+_SMALL_BYTES = 1024
 
 
 class DiskFull(Unavailable):
@@ -158,6 +160,8 @@ class LocalFile:
             raise _translate(error, self._path) from error
 
     def _write_all(self, buffers: Sequence[Buffer]) -> None:
+        if len(buffers) >= _MANY and sum(map(len, buffers)) < _SMALL_BYTES * len(buffers):
+            buffers = [b"".join(buffers)]  # less than what each of them costs by itself
         written = os.writev(self._fd, buffers)
         for buffer in buffers:
             view = memoryview(buffer).cast("B")

@@ -103,3 +103,15 @@ def test_a_write_that_the_kernel_cuts_short_goes_on_where_it_stopped(
         monkeypatch.setattr(os, "writev", whole_writev)
         monkeypatch.setattr(os, "write", whole_write)
         assert (tmp_path / str(cut)).read_bytes() == content, cut
+
+
+@pytest.mark.parametrize("size", [1, 300, 5_000])
+def test_many_buffers_are_written_in_order_whatever_their_size(tmp_path: Path, size: int) -> None:
+    buffers = [
+        buffer for number in range(700) for buffer in (b"%04d" % number, memoryview(bytes([number % 256]) * size))
+    ]
+    file = LocalDisk().create(tmp_path / "many")
+    file.write(buffers)
+    file.write(buffers[:40])
+    file.close()
+    assert (tmp_path / "many").read_bytes() == b"".join(buffers) + b"".join(buffers[:40])

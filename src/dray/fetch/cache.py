@@ -39,8 +39,9 @@ COPY_ABOVE: Final = 2
 COPIED_BYTES_MAX: Final = 64 * 1024
 
 MANY_PARTS: Final = 32
-SMALL_PART_BYTES: Final = 512
-"""An object of many parts that are smaller than this is copied in less time than its parts are looked at."""
+SMALL_PART_BYTES: Final = 1024
+GATHERED_BYTES_MAX: Final = 512 * 1024
+"""An object of many parts that are small is copied in less time than its parts are looked at."""
 
 
 class Piece:
@@ -90,7 +91,7 @@ def written_piece(path: str, parts: Sequence[Buffer]) -> Piece:
     """An object as it was written."""
     if len(parts) >= MANY_PARTS:
         total = sum(map(len, parts))
-        if total <= min(COPIED_BYTES_MAX, SMALL_PART_BYTES * len(parts)):
+        if total <= min(GATHERED_BYTES_MAX, SMALL_PART_BYTES * len(parts)):
             return _copied(path, total, parts)
     kept: list[memoryview] = []
     starts: array[int] = array("Q")
