@@ -145,6 +145,25 @@ def test_a_loop_that_sleeps_in_the_middle_of_its_work_moves_its_deadlines_too():
     assert deadlines.take() == ["a"]
 
 
+def test_a_loop_that_had_nothing_timed_is_woken_for_the_first_deadline():
+    """GS3: else it sleeps on, and the sleep of its process passes unseen within its own."""
+    clock = ManualClock()
+    table: Timetable[str] = Timetable(clock)
+    assert table.take() == []
+    assert table.plan() == 10.0
+    clock.advance(300)
+    assert table.set("member", 10_000), "its end is behind the end of the sleep, and still the loop must wake"
+    assert table.take() == []
+    assert table.plan() == 0.5
+    assert not table.set("another", 10_000), "this one is in time"
+    clock.advance(9_000)  # the process sleeps: 8.5 s of it were not lived
+    assert table.take() == []
+    clock.advance(9_499)
+    assert table.take() == []
+    clock.advance(1)
+    assert table.take() == ["member", "another"]
+
+
 async def test_a_home_forgets_what_it_timed_before_its_member_went_elsewhere(cluster):
     """GS6: a commit that comes back takes the home, and finds no old deadline there."""
     async with cluster.broker("a") as one, cluster.broker("b") as two:

@@ -16,6 +16,7 @@ LATE_NS: Final = 500_000_000
 TICK_S: Final = 0.5
 """Nobody sleeps longer than this while something is timed: what passes unseen within a sleep counts as lived."""
 IDLE_S: Final = 10.0
+_TICK_NS: Final = int(TICK_S * 1e9)
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -38,11 +39,16 @@ class Timetable(Generic[Key]):
         return len(self._due_ns)
 
     def set(self, key: Key, after_ms: int) -> bool:
-        """The key is due so long from now, whatever was said before; tells whether a loop must wake for it."""
-        due_ns = self._clock.boot_ns() + after_ms * 1_000_000
+        """The key is due so long from now, whatever was said before.
+
+        Tells whether the loop must wake: because it is due before that, or because the loop had nothing timed and
+        sleeps longer than it may from now on (GS3).
+        """
+        now_ns = self._clock.boot_ns()
+        due_ns = now_ns + after_ms * 1_000_000
         self._due_ns[key] = due_ns
         self._push(key, due_ns)
-        return self._planned_ns is not None and due_ns < self._planned_ns
+        return self._planned_ns is not None and self._planned_ns > min(due_ns, now_ns + _TICK_NS)
 
     def clear(self, key: Key) -> None:
         self._due_ns.pop(key, None)
@@ -51,7 +57,7 @@ class Timetable(Generic[Key]):
         """What is due now, and so no more set."""
         now_ns = self._clock.boot_ns()
         self._catch_up(now_ns)
-        self._planned_ns = now_ns + int(TICK_S * 1e9) if self._busy else None
+        self._planned_ns = now_ns + _TICK_NS if self._busy else None
         due = []
         while self._heap and self._heap[0][0] <= now_ns:
             due_ns, _, key = heapq.heappop(self._heap)
@@ -65,7 +71,7 @@ class Timetable(Generic[Key]):
         """Its loop works, and says so at least every `TICK_S`: whether it sleeps meanwhile is seen, too."""
         now_ns = self._clock.boot_ns()
         self._catch_up(now_ns)
-        self._busy, self._planned_ns = True, now_ns + int(TICK_S * 1e9)
+        self._busy, self._planned_ns = True, now_ns + _TICK_NS
 
     def plan(self) -> float:
         """How many seconds its loop may sleep; the next `take` knows whether it slept longer."""
