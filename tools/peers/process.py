@@ -11,6 +11,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,10 +36,13 @@ def tool(name: str, package: str) -> str:
     if apt is None or os.geteuid() != 0:
         raise PeerError(f"`{name}` is missing: install it (on Debian: apt-get install {package}), then try again")
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-    with _locked("apt"):
-        run([apt, "update", "-qq"], environment=quiet)
-        run([apt, "install", "-y", "-qq", *package.split()], environment=quiet)
-    found = shutil.which(name)
+    # Of the whole machine: in some images an update takes away what another install has just fetched.
+    with _locked("dray-apt", Path(tempfile.gettempdir())):
+        found = shutil.which(name)
+        if found is None:
+            run([apt, "update", "-qq"], environment=quiet)
+            run([apt, "install", "-y", "-qq", *package.split()], environment=quiet)
+            found = shutil.which(name)
     if found is None:
         raise PeerError(f"`{name}` is still missing after installing {package}: put it on the PATH")
     return found
@@ -160,9 +164,10 @@ def await_ready(process: subprocess.Popen[bytes], ready: Callable[[], bool], log
 
 
 @contextmanager
-def _locked(name: str) -> Iterator[None]:
+def _locked(name: str, directory: Path | None = None) -> Iterator[None]:
     """One process at a time fetches or builds a thing; the others wait and find it done."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / f"{name}.lock").open("w") as lock:
+    directory = directory or CACHE
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
