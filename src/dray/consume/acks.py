@@ -9,7 +9,7 @@ Invariants
          exist yet. That is said after a sync.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from dray.consume import telemetry
@@ -19,6 +19,7 @@ from dray.groups.offsets import check_group
 from dray.groups.placement import domain_of_group
 from dray.machine.acks import MAX_RANGES, Acked, AckOffsets, Acks, Span, merge
 from dray.machine.groups.codes import Denied
+from dray.machine.names import StreamId, domain_of
 from dray.machine.stream import Stream
 from dray.machine.topics import Topic
 from dray.machine.verdict import Refused, Why
@@ -40,15 +41,25 @@ class AckService:
 
     def replica(self, group: str) -> Replica:
         """The replica that keeps a group."""
-        check_group(group)
-        return self._domains[domain_of_group(group, self._domains.catalog.machine.head.group_domains)]
+        return self._domains[self._domain(group)]
 
-    async def find(self, topic: Topic, partition: int) -> Topic:
+    def _domain(self, group: str) -> int:
+        check_group(group)
+        return domain_of_group(group, self._domains.catalog.machine.head.group_domains)
+
+    async def ready(self, group: str, streams: Iterable[StreamId]) -> None:
+        """Return when one can look at a group and at these streams; `NotLoaded` if that takes too long (DL3)."""
+        if not self._domains.is_whole:
+            for domain in sorted({self._domain(group), *map(domain_of, streams)}):
+                await self._domains.ready(domain)
+
+    async def find(self, group: str, topic: Topic, partition: int) -> Topic:
         """The topic, as it is known when it has a partition of this number, whose stream is known here, too.
 
         `UnknownPartition` only after a sync of the catalog, and of the domain in which the partition lives (TS1).
         """
         known = await self._topics.find_partition(topic, partition)
+        await self.ready(group, (known.streams[partition],))
         replica = self._domains.of(known.streams[partition])
         if replica.machine.streams.find(known.streams[partition]) is None:
             await replica.sync()
@@ -81,7 +92,7 @@ class AckService:
         _, wanted = merge(-1, [], spans)
         if len(wanted) > MAX_RANGES:
             raise BadAck("too many ranges at once", most=MAX_RANGES)
-        topic = await self.find(topic, partition)
+        topic = await self.find(group, topic, partition)
         await self._check_end(topic, partition, wanted)
         floor, known = self.position(group, topic, partition)
         if all(end <= floor or known.covers_all((max(start, floor), end)) for start, end in wanted):  # CO1
@@ -93,7 +104,7 @@ class AckService:
 
     async def fail(self, group: str, topic: Topic, partition: int, offsets: Sequence[int]) -> dict[int, int]:
         """Offsets failed once more: how often each has, 0: it is settled. Raises as `ack`."""
-        topic = await self.find(topic, partition)
+        topic = await self.find(group, topic, partition)
         await self._check_end(topic, partition, [(offset, offset + 1) for offset in offsets])
         attempts: dict[int, int] = {}
         for first in range(0, len(offsets), MAX_RANGES):

@@ -276,6 +276,7 @@ class ConsumeService:
     async def _begin(self, topic: Topic, group: str) -> "_Flights":
         """What a group holds of a topic; the first look at each of its partitions comes behind a sync (CO7)."""
         key, count = (group, topic.id), topic.visible
+        await self._acks.ready(group, topic.streams[:count])
         found = self._flights.get(key)
         if found is None or len(found.partitions) < count:
             await self._sync(topic, group)

@@ -89,7 +89,7 @@ class RecordReads:
     async def _check_version(self, stream: StreamId, offset: int, before: int) -> None:
         """A version that does not exist is not promised."""
         replica = self._fetch.planner.replica_of(stream)
-        seen = replica.machine.streams.find(stream)
+        seen = replica.machine.streams.find(stream) if replica.is_loaded else None
         if seen is None or before > seen.end or offset < seen.start:
             await replica.sync()
         known = self._find(stream)
