@@ -10,8 +10,12 @@ Invariants
         never as a definite failure.
 """
 
+from collections.abc import Mapping
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, TypeVar
+
+T = TypeVar("T")
+D = TypeVar("D")
 
 
 class Kind(Enum):
@@ -64,6 +68,10 @@ class Conflict(DrayError):
     kind = Kind.CONFLICT
 
 
+class PassingConflict(Conflict):
+    """Another writer was first and is not done: nothing happened, and the same call may succeed later."""
+
+
 class Lost(DrayError):
     """The caller no longer owns what it acts for."""
 
@@ -86,3 +94,16 @@ class Corrupt(DrayError):
     """Stored bytes are not what was written."""
 
     kind = Kind.CORRUPT
+
+
+def is_retryable(error: DrayError) -> bool:
+    """May the same call succeed later?"""
+    return error.kind in (Kind.UNAVAILABLE, Kind.UNKNOWN) or isinstance(error, PassingConflict)
+
+
+def nearest(error: Exception, table: Mapping[type[DrayError], T], otherwise: D) -> T | D:
+    """What a table says of the class of an error, or of the nearest of its bases that it knows."""
+    for base in type(error).__mro__:
+        if base in table:
+            return table[base]
+    return otherwise

@@ -9,7 +9,7 @@ Invariants
          exist yet. That is said after a sync.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from dray.consume import telemetry
@@ -19,12 +19,14 @@ from dray.groups.offsets import check_group
 from dray.groups.placement import domain_of_group
 from dray.machine.acks import MAX_RANGES, Acked, AckOffsets, Acks, Span, merge
 from dray.machine.groups.codes import Denied
+from dray.machine.names import StreamId, domain_of
 from dray.machine.stream import Stream
 from dray.machine.topics import Topic
 from dray.machine.verdict import Refused, Why
 from dray.replica.domains import Domains
 from dray.replica.replica import Replica
 from dray.topics.errors import UnknownPartition
+from dray.topics.service import TopicService
 
 BUDGET_BYTES: Final = 256 << 20
 
@@ -32,18 +34,40 @@ BUDGET_BYTES: Final = 256 << 20
 class AckService:
     """The settled offsets of groups."""
 
-    def __init__(self, domains: Domains, budget_bytes: int = BUDGET_BYTES) -> None:
+    def __init__(self, domains: Domains, topics: TopicService, budget_bytes: int = BUDGET_BYTES) -> None:
         self._domains = domains
+        self._topics = topics
         self._budget_bytes = budget_bytes
 
     def replica(self, group: str) -> Replica:
         """The replica that keeps a group."""
+        return self._domains[self._domain(group)]
+
+    def _domain(self, group: str) -> int:
         check_group(group)
-        return self._domains[domain_of_group(group, self._domains.catalog.machine.head.group_domains)]
+        return domain_of_group(group, self._domains.catalog.machine.head.group_domains)
+
+    async def ready(self, group: str, streams: Iterable[StreamId]) -> None:
+        """Return when one can look at a group and at these streams; `NotLoaded` if that takes too long (DL3)."""
+        if not self._domains.is_whole:
+            for domain in sorted({self._domain(group), *map(domain_of, streams)}):
+                await self._domains.ready(domain)
+
+    async def find(self, group: str, topic: Topic, partition: int) -> Topic:
+        """The topic, as it is known when it has a partition of this number, whose stream is known here, too.
+
+        `UnknownPartition` only after a sync of the catalog, and of the domain in which the partition lives (TS1).
+        """
+        known = await self._topics.find_partition(topic, partition)
+        await self.ready(group, (known.streams[partition],))
+        replica = self._domains.of(known.streams[partition])
+        if replica.machine.streams.find(known.streams[partition]) is None:
+            await replica.sync()
+        self.stream(known, partition)
+        return known
 
     def stream(self, topic: Topic, partition: int) -> Stream:
-        if not 0 <= partition < topic.visible:
-            raise UnknownPartition("no such partition", topic=topic.name, partition=partition)
+        """The stream of a partition that was found before; `UnknownPartition`: it is gone since."""
         number = topic.streams[partition]
         found = self._domains.of(number).machine.streams.find(number)
         if found is None or found.closed:
@@ -68,6 +92,7 @@ class AckService:
         _, wanted = merge(-1, [], spans)
         if len(wanted) > MAX_RANGES:
             raise BadAck("too many ranges at once", most=MAX_RANGES)
+        topic = await self.find(group, topic, partition)
         await self._check_end(topic, partition, wanted)
         floor, known = self.position(group, topic, partition)
         if all(end <= floor or known.covers_all((max(start, floor), end)) for start, end in wanted):  # CO1
@@ -79,6 +104,7 @@ class AckService:
 
     async def fail(self, group: str, topic: Topic, partition: int, offsets: Sequence[int]) -> dict[int, int]:
         """Offsets failed once more: how often each has, 0: it is settled. Raises as `ack`."""
+        topic = await self.find(group, topic, partition)
         await self._check_end(topic, partition, [(offset, offset + 1) for offset in offsets])
         attempts: dict[int, int] = {}
         for first in range(0, len(offsets), MAX_RANGES):

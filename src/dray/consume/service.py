@@ -274,16 +274,17 @@ class ConsumeService:
     # -- remembering -------------------------------------------------------
 
     async def _begin(self, topic: Topic, group: str) -> "_Flights":
-        """What a group holds of a topic; the first look at it comes behind a sync (CO7)."""
-        key = (group, topic.id)
+        """What a group holds of a topic; the first look at each of its partitions comes behind a sync (CO7)."""
+        key, count = (group, topic.id), topic.visible
+        await self._acks.ready(group, topic.streams[:count])
         found = self._flights.get(key)
-        if found is None:
+        if found is None or len(found.partitions) < count:
             await self._sync(topic, group)
             found = self._flights.setdefault(key, _Flights())
             if len(self._flights) > MAX_GROUPS:
                 self._flights.popitem(last=False)
         self._flights.move_to_end(key)
-        for partition in range(len(found.partitions), topic.visible):
+        for partition in range(len(found.partitions), count):  # no more: others may have come meanwhile
             position, _ = self._acks.position(group, topic, partition)
             found.partitions.append(Flight(cursor=position))
         return found

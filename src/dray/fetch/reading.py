@@ -8,7 +8,8 @@ Invariants
     RR1  A read gives the records from its offset on, without a gap but those
          in the log, up to its limits; the limits are counted in records and
          their bytes, never in what the store gave at once.
-    RR2  "Below the log start" and "beyond the end" are said after a sync.
+    RR2  "Below the log start", "beyond the end" and "no such stream" are said
+         after a sync.
 """
 
 from dataclasses import dataclass
@@ -87,10 +88,11 @@ class RecordReads:
 
     async def _check_version(self, stream: StreamId, offset: int, before: int) -> None:
         """A version that does not exist is not promised."""
+        replica = self._fetch.planner.replica_of(stream)
+        seen = replica.machine.streams.find(stream) if replica.is_loaded else None
+        if seen is None or before > seen.end or offset < seen.start:
+            await replica.sync()
         known = self._find(stream)
-        if before > known.end or offset < known.start:
-            await self._fetch.planner.replica_of(stream).sync()
-            known = self._find(stream)
         if offset < known.start:
             raise BelowStart("the log start has passed the offset", offset=offset, log_start=known.start)
         if before > known.end or offset > before:

@@ -1,6 +1,6 @@
 """What can be wrong with a request about a heap."""
 
-from dray.errors import Conflict, Corrupt, Invalid, Lost, NotFound, Unavailable, Unknown
+from dray.errors import Conflict, Corrupt, Invalid, Lost, NotFound, PassingConflict, Unavailable, Unknown
 
 
 class UnknownHeap(NotFound):
@@ -27,7 +27,7 @@ class TornBatch(BadMessage):
     """One element of a batch would be refused: nothing of it was taken."""
 
 
-class BatchConflict(Conflict):
+class BatchConflict(PassingConflict):
     """Nothing of the batch was taken; the same may be sent again."""
 
 

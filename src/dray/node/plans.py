@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from dray.errors import Conflict, Invalid, NotFound, Unavailable
+from dray.errors import Conflict, DrayError, Invalid, NotFound, Unavailable
 from dray.log.urls import LogUrl, SharedLogs
 from dray.machine.holds import LetGo
 from dray.node.directory import DataDirectory
@@ -22,7 +22,7 @@ from dray.objects.settings import ObjectsSettings
 from dray.replica.domains import Domains
 from dray.servers.http.plans import PlanFailed, PlanRequest, PlanStream
 from dray.tables.options import Store
-from dray.tables.plans import PlanAnswer, PlanMade, PlanOrder
+from dray.tables.plans import KINDS, PlanAnswer, PlanMade, PlanOrder
 
 COMMAND: Final = (sys.executable, "-m", "dray.pipeline.planner")
 AT_A_TIME: Final = 2
@@ -118,7 +118,7 @@ class _Run:
             raise Unavailable("the planner ended without an answer: look at the log of the broker")
         told = msgspec.json.decode(line, type=PlanAnswer)
         if not isinstance(told, PlanMade):
-            raise PlanFailed(told.message, type_=told.error, told_kind=told.kind)
+            raise PlanFailed(type_=told.error, behind=KINDS.get(told.kind, DrayError)(told.message))
         return told
 
     async def content(self, size: int) -> AsyncIterator[bytes]:

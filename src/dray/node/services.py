@@ -118,11 +118,11 @@ def build_services(plane: Plane, settings: ServiceSettings) -> BrokerServices:
         routing=routing,
         produce=produce,
         intake=intake,
-        publisher=Publisher(produce=produce, intake=intake, offload=plane.unpack),
+        publisher=Publisher(topics=topics, produce=produce, intake=intake, offload=plane.unpack),
         fetch=fetch,
         reads=reads,
         consume=ConsumeService(
-            domains=domains, reads=reads, acks=AckService(domains, settings.offsets_bytes),
+            domains=domains, reads=reads, acks=AckService(domains, topics, settings.offsets_bytes),
             burial=Burial(topics=topics, produce=produce, intake=intake), clock=clock, settings=settings.consume,
         ),
         log_offsets=LogOffsets(fetch, plane.unpack),

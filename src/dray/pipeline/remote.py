@@ -19,8 +19,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from dray.access.errors import Forbidden, Unauthenticated
-from dray.errors import Conflict, Corrupt, DrayError, Invalid, NotFound, Unavailable, Unknown
+from dray.errors import DrayError, Invalid, Unavailable
 from dray.pipeline.errors import BadOption, DataLoss, NoSuchTopic, NotPinned
 from dray.pipeline.opening import place_of
 from dray.pipeline.options import ReadOptions
@@ -29,6 +28,7 @@ from dray.pipeline.parallelism import cores
 from dray.pipeline.pins import let_go
 from dray.pipeline.plan import Plan
 from dray.pipeline.planning import plan_read
+from dray.tables.plans import KINDS
 from dray.telemetry import be_quiet
 
 ANSWER_S: Final = 180
@@ -36,10 +36,6 @@ MOST_PLAN_BYTES: Final = 1 << 30
 KEY_VARIABLE: Final = "DRAY_API_KEY"
 _TOLD: Final[dict[str, type[DrayError]]] = {
     kind.__name__: kind for kind in (BadOption, NoSuchTopic, DataLoss, NotPinned)
-}
-_KINDS: Final[dict[str, type[DrayError]]] = {
-    kind.kind.name: kind
-    for kind in (Invalid, NotFound, Conflict, Unavailable, Unknown, Corrupt, Unauthenticated, Forbidden)
 }
 
 
@@ -117,4 +113,4 @@ def _refusal(status: int, content: bytes, url: str) -> DrayError:
         return Unavailable(
             "this is no broker that plans: is it the HTTP port, and of this build?", url=url, status=status
         )
-    return _TOLD.get(error.type, _KINDS.get(error.kind, Unavailable))(error.message)
+    return _TOLD.get(error.type, KINDS.get(error.kind, Unavailable))(error.message)

@@ -13,7 +13,6 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from dray.errors import DrayError
-from dray.machine.names import StreamId
 from dray.machine.topics import Topic
 from dray.offload import Offload
 from dray.produce.batches import NewBatch, Stored
@@ -22,7 +21,9 @@ from dray.produce.intake import Intake
 from dray.produce.partitioner import partition_for
 from dray.produce.service import ProduceService
 from dray.records import InvalidBatch, NewRecord, build_batch
+from dray.replica.freshness import Freshness
 from dray.topics.errors import UnknownPartition
+from dray.topics.service import TopicService
 
 INLINE_RECORDS: Final = 100
 INLINE_KEYS: Final = 16 << 10
@@ -50,7 +51,8 @@ class RecordToPublish(NamedTuple):
 class Publisher:
     """Publishes records to topics."""
 
-    def __init__(self, *, produce: ProduceService, intake: Intake, offload: Offload) -> None:
+    def __init__(self, *, topics: TopicService, produce: ProduceService, intake: Intake, offload: Offload) -> None:
+        self._topics = topics
         self._produce = produce
         self._intake = intake
         self._offload = offload
@@ -64,6 +66,7 @@ class Publisher:
             Overloaded, Stopping: nothing was stored; try again.
         """
         places = await self._placed(topic, records)
+        topic = await self._having(topic, places, Freshness())
         batches = await self._batches(topic, records, places, owner)
         answers: dict[int, asyncio.Future[Stored]] = {}
         failures: dict[int, DrayError] = {}
@@ -95,8 +98,11 @@ class Publisher:
 
         Raises what `ConditionalAppends.append` and `publish` do.
         """
-        places = await self._placed(topic, records)
-        ends = {self._stream(topic, partition): end for partition, end in (expected or {}).items()}
+        places, fresh = await self._placed(topic, records), Freshness()
+        topic = await self._having(topic, places, fresh)
+        for partition in expected or {}:
+            topic = await self._topics.find_partition(topic, partition, fresh)
+        ends = {topic.streams[partition]: end for partition, end in (expected or {}).items()}
         batches = await self._batches(topic, records, places, owner)
         txn = blake2b(txn_id.encode(), digest_size=16, person=b"txn-id").digest() if txn_id else b""
         placements = await self._produce.append_if(list(batches.values()), expected=ends, txn=txn)
@@ -116,13 +122,8 @@ class Publisher:
             raise BadBatch("there are no records")
         self._turn += 1
         places = []
-        for index, (record, chosen) in enumerate(records):
+        for record, chosen in records:
             if chosen is not None:
-                try:
-                    self._stream(topic, chosen)
-                except UnknownPartition as error:
-                    error.facts["index"] = index
-                    raise
                 places.append(chosen)
             elif record.key is not None:
                 places.append(partition_for(record.key, topic.visible))
@@ -130,10 +131,15 @@ class Publisher:
                 places.append(self._turn % topic.visible)
         return places
 
-    def _stream(self, topic: Topic, partition: int) -> StreamId:
-        if not 0 <= partition < topic.visible:
-            raise UnknownPartition("no such partition", topic=topic.name, partition=partition)
-        return topic.streams[partition]
+    async def _having(self, topic: Topic, places: Sequence[int], fresh: Freshness) -> Topic:
+        """The topic as it is known when it has all these partitions; `UnknownPartition` only after a sync (TS1)."""
+        for partition in dict.fromkeys(places):
+            try:
+                topic = await self._topics.find_partition(topic, partition, fresh)
+            except UnknownPartition as error:
+                error.facts["index"] = places.index(partition)  # PB2
+                raise
+        return topic
 
     async def _batches(
         self, topic: Topic, records: Sequence[RecordToPublish], places: Sequence[int], owner: object

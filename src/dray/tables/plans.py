@@ -1,9 +1,12 @@
 """What a broker and the process that plans for it tell each other; see `dray.pipeline.planner`."""
 
-from typing import TypeAlias
+from collections.abc import Mapping
+from typing import Final, TypeAlias
 
 import msgspec
 
+from dray.access.errors import Forbidden, Unauthenticated
+from dray.errors import Conflict, Corrupt, DrayError, Invalid, Lost, NotFound, Unavailable, Unknown
 from dray.tables.options import Store
 
 
@@ -36,4 +39,9 @@ class PlanNotMade(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     message: str
 
 
+KINDS: Final[Mapping[str, type[DrayError]]] = {
+    one.kind.name: one
+    for one in (Invalid, NotFound, Conflict, Lost, Unauthenticated, Forbidden, Unavailable, Unknown, Corrupt)
+}
+"""What stands for an error that another process told, by the name of its kind."""
 PlanAnswer: TypeAlias = PlanMade | PlanNotMade

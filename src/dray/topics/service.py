@@ -7,7 +7,8 @@ Every step is idempotent and judged by the machine, so two drivers of one saga
 do no harm. "No such topic" is never said from memory alone: only after a sync.
 
 Invariants
-    TS1  A negative answer about a topic is given after a sync.
+    TS1  A negative answer about a topic or one of its partitions is given
+         after a sync.
     TS2  DeleteTopic is answered after every stream is closed.
 """
 
@@ -44,7 +45,15 @@ from dray.telemetry import logger
 from dray.topics import configs as topic_configs
 from dray.topics import telemetry
 from dray.topics.altering import Wish, altered, replaced
-from dray.topics.errors import BadPartitions, BadReplication, BadTopicName, TopicExists, UnknownTopic, UnknownTopicId
+from dray.topics.errors import (
+    BadPartitions,
+    BadReplication,
+    BadTopicName,
+    TopicExists,
+    UnknownPartition,
+    UnknownTopic,
+    UnknownTopicId,
+)
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 MAX_PARTITIONS: Final = 10_000
@@ -119,6 +128,19 @@ class TopicService:
         if topic is None:
             raise UnknownTopicId("no topic has this id", topic_id=topic_id.hex())
         return topic
+
+    async def find_partition(self, topic: Topic, partition: int, fresh: Freshness | None = None) -> Topic:
+        """The topic, as it is known when it has a partition of this number.
+
+        `UnknownPartition` only after a sync, which a request may share (TS1).
+        """
+        if 0 <= partition < topic.visible:
+            return topic
+        await (fresh or Freshness()).of(self._catalog)
+        known = self.peek_id(topic.id)  # after a jump to a checkpoint it is another object
+        if known is None or not 0 <= partition < known.visible:
+            raise UnknownPartition("no such partition", topic=topic.name, partition=partition)
+        return known
 
     # -- making ------------------------------------------------------------
 

@@ -4,15 +4,16 @@ Trailing metadata carry what a status code cannot: `dray-kind`, and
 `dray-outcome: unknown` where nobody knows (E1).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import grpc
 
-from dray.access.errors import OverLimit
+from dray.access.errors import ConfirmationNeeded, OverLimit
 from dray.api.v1 import heaps_pb2 as pb
-from dray.errors import DrayError, Invalid, Kind, Unavailable
-from dray.heaps.errors import BatchConflict, HeapExists, HeapFull
+from dray.errors import DrayError, Invalid, Kind, Unavailable, is_retryable, nearest
+from dray.heaps.errors import HeapExists, HeapFull
 from dray.servers.grpc.gate import NotForced
 
 Code = grpc.StatusCode
@@ -21,19 +22,18 @@ OUTCOME_KEY: Final = "dray-outcome"
 CONFIRMATION_KEY: Final = "dray-confirmation"
 REQUEST_KEY: Final = "x-request-id"
 """What a call is named in the log and in the audit file."""
-_BY_KIND: Final = {
-    "INVALID": Code.INVALID_ARGUMENT,
-    "NOT_FOUND": Code.NOT_FOUND,
-    "CONFLICT": Code.ABORTED,
-    "LOST": Code.FAILED_PRECONDITION,
-    "UNAUTHENTICATED": Code.UNAUTHENTICATED,
-    "FORBIDDEN": Code.PERMISSION_DENIED,
-    "UNAVAILABLE": Code.UNAVAILABLE,
-    "UNKNOWN": Code.UNKNOWN,
-    "CORRUPT": Code.INTERNAL,
-    "INTERNAL": Code.INTERNAL,
+_BY_KIND: Final[Mapping[Kind, grpc.StatusCode]] = {
+    Kind.INVALID: Code.INVALID_ARGUMENT,
+    Kind.NOT_FOUND: Code.NOT_FOUND,
+    Kind.CONFLICT: Code.ABORTED,
+    Kind.LOST: Code.FAILED_PRECONDITION,
+    Kind.UNAUTHENTICATED: Code.UNAUTHENTICATED,
+    Kind.FORBIDDEN: Code.PERMISSION_DENIED,
+    Kind.UNAVAILABLE: Code.UNAVAILABLE,
+    Kind.UNKNOWN: Code.UNKNOWN,
+    Kind.CORRUPT: Code.INTERNAL,
+    Kind.INTERNAL: Code.INTERNAL,
 }
-"""By the name of a kind: kinds are added where they are needed."""
 
 
 class LimitReached(Unavailable):
@@ -44,15 +44,16 @@ class NotOffered(Invalid):
     """It is described, and not served."""
 
 
-_CLASSES: Final[tuple[tuple[type[DrayError], grpc.StatusCode], ...]] = (
-    (HeapExists, Code.ALREADY_EXISTS),
-    (HeapFull, Code.RESOURCE_EXHAUSTED),
-    (LimitReached, Code.RESOURCE_EXHAUSTED),
-    (OverLimit, Code.RESOURCE_EXHAUSTED),
-    (NotForced, Code.FAILED_PRECONDITION),
-    (NotOffered, Code.UNIMPLEMENTED),
-)
-"""Errors whose class says more than their kind."""
+_MEANING: Final[Mapping[type[DrayError], grpc.StatusCode]] = {
+    HeapExists: Code.ALREADY_EXISTS,
+    HeapFull: Code.RESOURCE_EXHAUSTED,
+    LimitReached: Code.RESOURCE_EXHAUSTED,
+    OverLimit: Code.RESOURCE_EXHAUSTED,
+    ConfirmationNeeded: Code.FAILED_PRECONDITION,
+    NotForced: Code.FAILED_PRECONDITION,
+    NotOffered: Code.UNIMPLEMENTED,
+}
+"""Errors whose class says more than their kind; one that is not here is told as the nearest of its bases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +66,8 @@ class Status:
 
 
 def code_of(error: DrayError) -> grpc.StatusCode:
-    """The status of an error. The name of its class decides where this package may not know the class."""
-    for known, code in _CLASSES:
-        if isinstance(error, known):
-            return code
-    if hasattr(error, "confirmation"):
-        return Code.FAILED_PRECONDITION
-    return _BY_KIND[error.kind.name]
+    """The status of an error: by its class, else by its kind."""
+    return nearest(error, _MEANING, _BY_KIND[error.kind])
 
 
 def status_of(error: DrayError) -> Status:
@@ -79,9 +75,8 @@ def status_of(error: DrayError) -> Status:
     trailing = [(KIND_KEY, error.kind.name.lower())]
     if error.kind is Kind.UNKNOWN:
         trailing.append((OUTCOME_KEY, "unknown"))
-    confirmation = getattr(error, "confirmation", "")
-    if isinstance(confirmation, str) and confirmation:
-        trailing.append((CONFIRMATION_KEY, confirmation))
+    if isinstance(error, ConfirmationNeeded):
+        trailing.append((CONFIRMATION_KEY, error.confirmation))
     return Status(code=code_of(error), message=str(error), trailing=tuple(trailing))
 
 
@@ -93,8 +88,3 @@ def told(error: DrayError) -> pb.Error:
         retryable=is_retryable(error),
         may_have_happened=error.kind is Kind.UNKNOWN,
     )
-
-
-def is_retryable(error: DrayError) -> bool:
-    """May the same call succeed later?"""
-    return error.kind in (Kind.UNAVAILABLE, Kind.UNKNOWN) or isinstance(error, BatchConflict)

@@ -27,7 +27,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dray.errors import DrayError, Invalid, Kind, NotFound
+from dray.errors import DrayError, Invalid, Kind, NotFound, is_retryable
+from dray.servers.http.errors import JSON, RETRY_S
 from dray.servers.http.gate import HttpGuard
 
 ROOT: Final = "/iceberg"
@@ -184,9 +185,10 @@ def _error(error: DrayError, request: Request) -> Response:
         kind = "NoSuchTableException"
     elif isinstance(error, ReadOnlyCatalog):
         kind, status = "UnsupportedOperationException", 406
+    headers = {"Retry-After": str(RETRY_S)} if is_retryable(error) else {}  # HE2
     if request.method == "HEAD":
-        return Response(status_code=status)
-    return _json({"error": {"message": str(error), "type": kind, "code": status}}, status)
+        return Response(status_code=status, headers=headers)
+    return _json({"error": {"message": str(error), "type": kind, "code": status}}, status, headers)
 
 
 def _page_rows(request: Request) -> int | None:
@@ -211,8 +213,8 @@ def _loaded(found: ServedTable, known: str | None) -> Response:
     return Response(body, media_type="application/json", headers={"ETag": tag})
 
 
-def _json(content: object, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(content), status, media_type="application/json")
+def _json(content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(content), status, headers, media_type=JSON)
 
 
 def _no_content() -> Response:

@@ -16,15 +16,15 @@ from starlette.responses import Response
 
 from dray.access.errors import ConfirmationNeeded, OverLimit
 from dray.consume.errors import NoRoom, TooScattered
-from dray.errors import DrayError, Kind
+from dray.errors import DrayError, Kind, is_retryable, nearest
 from dray.fetch.errors import AboveEnd, BelowStart
-from dray.heaps.errors import BatchConflict, HeapFull
+from dray.heaps.errors import HeapFull
 from dray.machine.command import NotActive
 from dray.produce.errors import Overloaded, VersionMoved
 
 JSON: Final = "application/json"
 OUTCOME: Final = "dray-outcome"
-_STATUS: Final[Mapping[Kind, int]] = {
+_BY_KIND: Final[Mapping[Kind, int]] = {
     Kind.INVALID: 400,
     Kind.NOT_FOUND: 404,
     Kind.CONFLICT: 409,
@@ -36,17 +36,6 @@ _STATUS: Final[Mapping[Kind, int]] = {
     Kind.CORRUPT: 500,
     Kind.INTERNAL: 500,
 }
-_SPECIAL: Final[tuple[tuple[type[DrayError], int], ...]] = (
-    (BelowStart, 410),
-    (AboveEnd, 416),
-    (HeapFull, 429),
-    (TooScattered, 429),
-    (NoRoom, 429),
-    (Overloaded, 429),
-    (OverLimit, 429),
-    (ConfirmationNeeded, 428),
-    (NotActive, 501),
-)
 _TOLD: Final = ("version", "log_start", "index", "confirmation")
 """Facts that programs need, told beside the error as well."""
 RETRY_S: Final = 1
@@ -69,6 +58,21 @@ class TooManyAtOnce(DrayError):
     kind = Kind.UNAVAILABLE
 
 
+_MEANING: Final[Mapping[type[DrayError], int]] = {
+    BelowStart: 410,
+    AboveEnd: 416,
+    ConfirmationNeeded: 428,
+    HeapFull: 429,
+    TooScattered: 429,
+    NoRoom: 429,
+    Overloaded: 429,
+    OverLimit: 429,
+    TooManyAtOnce: 429,
+    NotActive: 501,
+}
+"""Errors whose class says more than their kind; one that is not here is told as the nearest of its bases."""
+
+
 class ErrorBody(msgspec.Struct, omit_defaults=True):
     """What went wrong."""
 
@@ -80,14 +84,10 @@ class ErrorBody(msgspec.Struct, omit_defaults=True):
 
 
 def status_of(error: DrayError) -> int:
+    """The status of an error: by its class, else by its kind."""
     if isinstance(error, BadRequest):
         return error.status
-    if isinstance(error, TooManyAtOnce):
-        return 429
-    for kind, status in _SPECIAL:
-        if isinstance(error, kind):
-            return status
-    return _STATUS[error.kind]
+    return nearest(error, _MEANING, _BY_KIND[error.kind])
 
 
 def body_of(error: DrayError) -> ErrorBody:
@@ -97,22 +97,22 @@ def body_of(error: DrayError) -> ErrorBody:
     return ErrorBody(
         kind="LIMIT" if status == 429 else error.kind.name,
         message=str(error)[:MAX_MESSAGE],
-        retryable=error.kind in (Kind.UNAVAILABLE, Kind.UNKNOWN) or isinstance(error, BatchConflict),
+        retryable=is_retryable(error),
         may_have_happened=error.kind is Kind.UNKNOWN,
         index=index if isinstance(index, int) else None,
     )
 
 
-def failure(error: DrayError) -> Response:
-    """The response of a request that failed."""
+def failure(error: DrayError, body: ErrorBody | None = None) -> Response:
+    """The response of a request that failed; `body`: what is said of the error, where that is more than `body_of`."""
     status = status_of(error)
-    told: dict[str, object] = {"error": body_of(error)}
+    told: dict[str, object] = {"error": body or body_of(error)}
     for name in _TOLD:
         fact = error.facts.get(name, getattr(error, name, None))
         if fact is not None and name != "index":
             told[name] = str(fact)
     headers = {}
-    if status in (429, 503, 504):
+    if is_retryable(error):
         headers["retry-after"] = str(RETRY_S)  # HE2
     if error.kind is Kind.UNKNOWN:
         headers[OUTCOME] = "unknown"  # HE1

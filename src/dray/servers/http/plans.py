@@ -5,9 +5,9 @@ POST    /v1/plans        {"options": {...}, "parallel": n, "shared": bool}: whic
 DELETE  /v1/plans/PIN    lets go of what a plan of one's own held
 
 Options are those of `spark.read.format("dray")`, but for where. Records are not
-told: who reads them needs access to the store. Errors are JSON, with the kind
-that tells what to do next. Where keys are needed, one that may read the topics
-is sent as by the API (HG1).
+told: who reads them needs access to the store. Errors are those of the API,
+with the class of the error besides. Where keys are needed, one that may read
+the topics is sent as by the API (HG1).
 
 Invariants
     HT4  A body is bounded, and so is the number of plans that are made at a
@@ -25,16 +25,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from dray.errors import DrayError, Invalid, Kind
+from dray.errors import DrayError, Invalid
+from dray.servers.http.errors import ErrorBody, body_of, failure
 from dray.servers.http.gate import HttpGuard
 
 MOST_BODY_BYTES: Final = 1 << 20
 MEDIA_TYPE: Final = "application/vnd.dray.plan"
-RETRY_S: Final = 2
-_STATUS: Final = {
-    "INVALID": 400, "UNAUTHENTICATED": 401, "FORBIDDEN": 403, "NOT_FOUND": 404, "CONFLICT": 409, "LOST": 409,
-    "UNAVAILABLE": 503, "UNKNOWN": 503,
-}  # fmt: skip
 
 
 class PlanRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -57,12 +53,18 @@ class PlanStream:
 
 
 class PlanFailed(DrayError):
-    """No plan was made; `type` and `told_kind` are those of the error behind it."""
+    """No plan was made: who plans told an error of a class that is not known here, which `behind` stands for."""
 
-    def __init__(self, message: str, *, type_: str, told_kind: str) -> None:
-        super().__init__(message)
+    def __init__(self, *, type_: str, behind: DrayError) -> None:
+        super().__init__(behind.message)
         self.type = type_
-        self.told_kind = told_kind
+        self.behind = behind
+
+
+class PlanErrorBody(ErrorBody, omit_defaults=True, kw_only=True):
+    """What went wrong, and the class of it, which the driver raises."""
+
+    type: str
 
 
 class PlanMaker(Protocol):
@@ -127,10 +129,6 @@ async def _body(request: Request) -> bytes:
 
 
 def _refused(error: DrayError) -> Response:
-    kind, type_ = error.kind.name, type(error).__name__
-    if isinstance(error, PlanFailed):
-        kind, type_ = error.told_kind, error.type
-    status = _STATUS.get(kind, 500)
-    told = {"error": {"type": type_, "kind": kind, "message": str(error)}}
-    headers = {"Retry-After": str(RETRY_S)} if kind == Kind.UNAVAILABLE.name else {}
-    return Response(msgspec.json.encode(told), status, headers=headers, media_type="application/json")
+    """As everything under /v1 is refused, with the class of the error besides."""
+    meant, type_ = (error.behind, error.type) if isinstance(error, PlanFailed) else (error, type(error).__name__)
+    return failure(meant, PlanErrorBody(type=type_, **msgspec.structs.asdict(body_of(meant))))

@@ -3,7 +3,7 @@
 The version of a partition is its end: the offset that the next record gets.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -17,12 +17,12 @@ from dray.machine.topics import Topic
 from dray.offload import Offload
 from dray.produce.publishing import Published, Publisher, RecordToPublish
 from dray.records import NewRecord, Record
+from dray.replica.freshness import Freshness
 from dray.servers.http.endpoint import ApiEndpoint, Call, NoBody, NoQuery, Reply, endpoint
 from dray.servers.http.errors import BadRequest, ErrorBody, body_of
 from dray.servers.http.records import MAX_RECORDS, PlacedRecordIn, RecordForm, RecordIn, RecordOut, new_record, told
 from dray.servers.http.values import Duration, In, Int64, Offset, Out, PartitionNumber, seconds
 from dray.servers.http.waiting import MAX_WAIT_S, Waiting
-from dray.topics.errors import UnknownPartition
 from dray.topics.service import TopicService
 
 MAX_BYTES: Final = 16 << 20
@@ -199,18 +199,18 @@ class TopicsApi:
         shown = await self.offload.run(_told, found.records, query.form)
         return RecordsOut(records=shown, next_offset=str(found.next_offset))
 
-    async def _found(self, path: "dict[str, str] | object") -> tuple[Topic, int]:
-        assert isinstance(path, dict)
-        topic = await self.topics.find(path["topic"])
-        return topic, partition_in(topic, path["partition"])
+    async def _found(self, path: Mapping[str, str]) -> tuple[Topic, int]:
+        """The topic that a path names, and the number of one of its partitions."""
+        partition = _number(path["partition"])
+        fresh = Freshness()
+        topic = await self.topics.find(path["topic"], fresh)
+        return await self.topics.find_partition(topic, partition, fresh), partition
 
 
-def partition_in(topic: Topic, text: str) -> int:
-    """The number of a partition that exists."""
+def _number(text: str) -> int:
+    """What a path says where a partition is named."""
     if not (text.isascii() and text.isdigit() and len(text) < 11):
         raise BadRequest("a partition is a number", given=text[:40])
-    if int(text) >= topic.visible:
-        raise UnknownPartition("no such partition", topic=topic.name, partition=int(text))
     return int(text)
 
 

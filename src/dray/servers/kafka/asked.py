@@ -21,7 +21,7 @@ from dray.machine.names import StreamId, TopicId
 from dray.machine.topics import Topic
 from dray.replica.freshness import Freshness
 from dray.servers.kafka.handler import Services
-from dray.topics.errors import TopicExists, UnknownPartition
+from dray.topics.errors import TopicExists
 from dray.topics.service import NewTopic
 
 
@@ -56,9 +56,7 @@ class Asked:
     async def stream(self, topic: Topic, number: int) -> StreamId:
         """The stream of a partition; `UnknownPartition` only after a sync (TS1)."""
         if not 0 <= number < topic.visible:
-            await self.catalog()
-            if not 0 <= number < topic.visible:
-                raise UnknownPartition("no such partition", topic=topic.name, partition=number)
+            topic = await self._services.topics.find_partition(topic, number, self.fresh)
         return topic.streams[number]
 
     async def catalog(self) -> None:

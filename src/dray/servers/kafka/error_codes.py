@@ -10,7 +10,7 @@ wants another code, its handler says so at the place.
 from enum import Enum
 from typing import Final
 
-from dray.errors import DrayError, Kind
+from dray.errors import DrayError, Kind, nearest
 from dray.fetch import errors as fetch
 from dray.groups import errors as groups
 from dray.machine.groups.codes import GroupCode
@@ -101,10 +101,9 @@ def code_for(error: Exception, family: Family) -> ErrorCode:
     """
     if isinstance(error, groups.GroupSaysNo):
         return GROUP_CODES[error.code]
-    for base in type(error).__mro__:
-        code = _MEANING.get(base)
-        if code is not None:
-            return code
+    code = nearest(error, _MEANING, None)
+    if code is not None:
+        return code
     return _by_kind(error.kind, family) if isinstance(error, DrayError) else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
