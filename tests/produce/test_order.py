@@ -191,6 +191,43 @@ async def test_a_flush_of_an_ended_session_between_two_of_the_new_one_is_not_ove
         assert await stored(one, stream) == [(0, b"a"), (1, b"b"), (2, b"c")]
 
 
+async def test_behind_a_flush_that_lost_two_sessions_nothing_of_the_same_proposal_overtakes():
+    """PR2, R-092: what is given up was in one entry with what may be put again."""
+    log, objects = await new_log(), GatedObjects()
+    held = HeldLog(log.handle())
+    async with broker({0: held}, objects, flush_batches=1) as one:
+        stream, other = await one.streams(partitions=2)
+        held.hold()
+        answers = [one.produce.submit(batch(stream, b"a"))]
+        await objects.put_count(1)
+        objects.let(0)
+        await appended(held, 1)
+        await expire_sessions_of(one, log.handle())
+        held.let_go()
+        await objects.put_count(2)  # a again, under the second session
+        held.hold()
+        answers += [one.produce.submit(batch(stream, b"b")), one.produce.submit(batch(other, b"c"))]
+        await objects.put_count(4)
+        for number in (2, 3, 1):  # a, b and c share an entry
+            objects.let(number)
+            await settle()
+        await appended(held, 2)
+        await expire_sessions_of(one, log.handle())
+        held.let_go()
+        objects.open_all()
+        await asyncio.wait(answers)
+        assert told(answers) == ["NotStored", "Overtaken", 0]
+        assert await stored(one, stream) == []
+        assert await stored(one, other) == [(0, b"c")]
+
+
+async def appended(log: HeldLog, times: int) -> None:
+    """Until so many entries with Appends were sent."""
+    while log.moments.count("append") < times:
+        await asyncio.sleep(0)
+    await settle()
+
+
 async def test_a_session_that_ends_again_and_again_fails_retriably():
     log, objects = await new_log(), GatedObjects()
     async with broker({0: log.handle()}, objects) as one:

@@ -288,11 +288,13 @@ class Lane:
         """Their session ended before the commit: an object of the new one is needed, once."""
         again = []
         for flush in group:
+            flush.proposed = False  # none of them is under way: who is given up takes along those behind it (PR2)
+        for flush in group:
             if flush.replaced:
                 self._refuse([flush], DrayError("the session ended twice before the commit"))
                 continue
             old, flush.placed = placed_of(flush), None
-            flush.replaced, flush.proposed = True, False
+            flush.replaced = True
             telemetry.REPUTS.inc()
             logger().info(telemetry.SESSION_ENDED, session=old.session, path=old.path)
             self._placer.discard(old)  # PR4: of an ended session, it is dead for ever (Q3)
