@@ -58,7 +58,7 @@ async def bring(replica: Replica, log: MemoryLog, stack: AsyncExitStack) -> None
 
 @asynccontextmanager
 async def stand() -> AsyncIterator[Stand]:
-    residence = Residence(CLOCK, budget=1, idle_s=3_600.0, wait_s=60.0)
+    residence = Residence(CLOCK, budget=0, idle_s=3_600.0, wait_s=60.0)  # nothing goes by itself
     async with AsyncExitStack() as stack:
         stack.push_async_callback(residence.close)
         for domain, log in (await cluster_logs(len(DATA), version=2)).items():

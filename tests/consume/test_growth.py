@@ -72,3 +72,24 @@ async def test_what_was_settled_elsewhere_of_a_new_partition_is_not_handed_out()
         await one.services.consume.ack(one.topic, "g", FEW, [(0, 1)])
         await two.sync(*CATALOG)
         assert await take(two) == [(LAST, b"new")]
+
+
+async def test_a_topic_that_grows_during_a_first_look_is_looked_at_as_it_was():
+    """CO7: what came while it asked the logs waits for the next look, which comes behind a sync of its own."""
+    async with two_brokers() as (one, two):
+        await publish(one, 0, b"old")
+        consume = two.services.consume
+        sync = consume._sync
+
+        async def grow_meanwhile(topic, group):
+            await sync(topic, group)
+            two.fall_behind(*DATA)
+            await one.grow()
+            await publish(one, LAST, b"new")
+            await two.sync(*CATALOG)
+            consume._sync = sync
+
+        consume._sync = grow_meanwhile
+        assert await take(two) == [(0, b"old")]
+        assert (two.topic.visible, two.knows(LAST)) == (MANY, (True, False))
+        assert await take(two) == [(LAST, b"new")]

@@ -185,3 +185,27 @@ def test_a_histogram_loses_nothing_between_threads():
         telemetry.REGISTRY.get_sample_value("dray_test_threads_seconds_count")
     assert telemetry.REGISTRY.get_sample_value("dray_test_threads_seconds_count") == 80_000
     assert telemetry.REGISTRY.get_sample_value("dray_test_threads_seconds_sum") == 80_000.0
+
+
+def test_amounts_are_counted_by_one_thread_at_a_time():
+    """Two that count the same amounts at once would tell of each twice."""
+    ours = telemetry.histogram("dray_test_turns_seconds", "Time.", telemetry.SECONDS)
+
+    class Watched(list[float]):
+        looks = 0
+
+        def __getitem__(self, at):
+            assert ours._counting.locked()
+            self.looks += 1
+            return super().__getitem__(at)
+
+        def __delitem__(self, at):
+            assert ours._counting.locked()
+            super().__delitem__(at)
+
+    ours._new = Watched()
+    for _ in range(700):
+        ours.observe(1.0)
+    assert ours._new.looks == 2, "when there are many"
+    assert telemetry.REGISTRY.get_sample_value("dray_test_turns_seconds_count") == 700
+    assert ours._new.looks > 2, "and when somebody asks"

@@ -13,6 +13,7 @@ from dray.access.settings import AccessSettings
 from dray.offload import InlineOffload
 from dray.servers.http.api import ApiServices, make_api
 from dray.servers.http.settings import HttpSettings
+from dray.topics.service import NewTopic
 from tests.topics.late import FEW, MANY, LateBroker, two_brokers
 
 LAST = MANY - 1
@@ -104,3 +105,19 @@ async def test_the_first_record_whose_partition_nobody_has_is_named():
         unknown = {"records": [RECORD | {"partition": LAST}], "expected_versions": {str(MANY): 0}}
         assert (await api.post("/topics/t/records:batch", json=unknown)).status_code == 404
         assert (await api.get(f"/topics/t/partitions/{LAST}")).json()["version"] == "0"
+
+
+@pytest.mark.parametrize(("path", "body"), [
+    ("/topics/new/records", {"records": [RECORD | {"partition": MANY}]}),
+    ("/topics/new/records:batch", {"records": [RECORD | {"partition": MANY}]}),
+    ("/topics/new/partitions/8/records", {"records": [RECORD]}),
+    ("/topics/new/ack", {"group": "g", "acks": [{"partition": MANY, "offsets": [0]}]}),
+])  # fmt: skip
+async def test_a_topic_and_a_partition_of_one_request_share_a_sync(path, body):
+    """RP20: both were unheard of here."""
+    async with two_brokers() as (one, two), api_of(two) as api:
+        two.fall_behind()
+        await one.services.topics.create(NewTopic(name="new", partitions=FEW, replication_factor=1, configs={}))
+        tails = two.logs[0].tails
+        answer = await api.post(path, json=body)
+        assert (answer.status_code, two.logs[0].tails) == (404, tails + 1)

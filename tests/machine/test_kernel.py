@@ -121,6 +121,25 @@ def take(packed: bytes, at: int, known: dict):
     return _kernel.take_plain(packed, at, known, 0, 1_000, 0, given, touched), given, touched
 
 
+def test_what_was_learned_holds_when_another_class_cannot_be_learned():
+    """H8: places of slots are taken all together."""
+
+    class Broken(Stream):
+        producers = property()
+
+    with pytest.raises(TypeError, match="producers is not a slot"):
+        _kernel.learn(Broken, Index)
+    assert take(pack_rows([row(5, 2)]), 0, {5: Stream(5, b"t" * 16, 0, 0)})[1:] == ([0], [5])
+
+
+@pytest.mark.parametrize("name", ["end", "size"])
+def test_a_stream_that_is_longer_than_any_is_left_to_the_rules(name):
+    """H8: whatever a number is, it is judged where it is judged without the kernel."""
+    stream = Stream(5, b"t" * 16, 0, 0)
+    setattr(stream.index, name, 1 << 63)
+    assert take(pack_rows([row(5, 2)]), 0, {5: stream}) == (0, [], [])
+
+
 def test_nothing_outside_the_rows_is_read():
     """H8: rows that are cut short, and rows that are not there."""
     stream = Stream(5, b"t" * 16, 0, 0)

@@ -49,6 +49,20 @@ def test_an_answer_is_given_up_when_it_is_due_and_not_before() -> None:
     on_simulated_time(story)
 
 
+def test_who_gave_little_time_is_told_in_time_beside_those_who_gave_much() -> None:
+    """PR9: they came in the same tick."""
+
+    async def story() -> None:
+        producers = Producers()
+        patient, hasty = producers.wait(30_000), producers.wait(100)
+        begun = producers.loop.time()
+        assert await producers.time_of(hasty) - begun <= 0.1 + 2 * TICK_S + 1e-6
+        assert not patient.done()
+        assert await producers.time_of(patient) - begun >= 30
+
+    on_simulated_time(story)
+
+
 def test_an_answer_that_came_is_left_alone() -> None:
     async def story() -> None:
         producers = Producers()

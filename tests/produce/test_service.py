@@ -24,7 +24,7 @@ from dray.produce.errors import (
     StreamMissing,
 )
 from dray.replica.errors import Diverged
-from tests.produce.broker import GatedObjects, HeldLog, batch, broker, objects_in, outlast, settle, stored
+from tests.produce.broker import GatedObjects, HeldLog, batch, broker, decoded, objects_in, outlast, settle, stored
 from tests.replica.domain import MoodyLog, genesis, new_log
 from tests.topics.test_service import cluster_logs
 
@@ -230,6 +230,19 @@ async def test_each_batch_of_an_object_is_told_its_own_truth():
         assert [value for _, value in await stored(one, good)] == [b"0", b"1"]
         kept = one.replica.machine.streams.find(good)
         assert kept.kept_bytes == 2 * (4 + len(batch(good, producer=5, sequence=0).data))
+
+
+async def test_an_object_tells_of_each_stream_what_it_holds():
+    """The chunk index has the records of each stream, and the least and the greatest of their times."""
+    objects = GatedObjects(gated=False)
+    async with broker({0: await new_log()}, objects) as one:
+        first, second = await one.streams("t", 2)
+        batches = [batch(first, records=3), batch(second, records=2), batch(first, records=5)]
+        batches[2] = batches[2]._replace(min_timestamp_ms=400, max_timestamp_ms=7_000)
+        await asyncio.gather(*map(one.produce.submit, batches))
+        whole = await decoded(objects, objects.puts[0])
+        told = [(c.stream, c.records, c.batch_count, c.min_timestamp_ms, c.max_timestamp_ms) for c in whole.chunks]
+        assert told == [(first, 8, 2, 400, 7_000), (second, 2, 1, 1_000, 1_001)]
 
 
 async def test_a_request_over_two_domains_may_succeed_in_one():

@@ -24,6 +24,7 @@ from dray.machine.stream import Stream
 from dray.machine.topics import Topic
 from dray.machine.verdict import Refused, Why
 from dray.replica.domains import Domains
+from dray.replica.freshness import Freshness
 from dray.replica.replica import Replica
 from dray.topics.errors import UnknownPartition
 from dray.topics.service import TopicService
@@ -53,16 +54,16 @@ class AckService:
             for domain in sorted({self._domain(group), *map(domain_of, streams)}):
                 await self._domains.ready(domain)
 
-    async def find(self, group: str, topic: Topic, partition: int) -> Topic:
+    async def find(self, group: str, topic: Topic, partition: int, fresh: Freshness) -> Topic:
         """The topic, as it is known when it has a partition of this number, whose stream is known here, too.
 
         `UnknownPartition` only after a sync of the catalog, and of the domain in which the partition lives (TS1).
         """
-        known = await self._topics.find_partition(topic, partition)
+        known = await self._topics.find_partition(topic, partition, fresh)
         await self.ready(group, (known.streams[partition],))
         replica = self._domains.of(known.streams[partition])
         if replica.machine.streams.find(known.streams[partition]) is None:
-            await replica.sync()
+            await fresh.of(replica)
         self.stream(known, partition)
         return known
 
@@ -81,8 +82,10 @@ class AckService:
         floor = stream.start if found is None else max(found.offset, stream.start)
         return floor, kept.acks(group, topic.id, partition)
 
-    async def ack(self, group: str, topic: Topic, partition: int, spans: Sequence[Span]) -> int:
-        """Settle offsets; the offset below which all are settled.
+    async def ack(
+        self, group: str, topic: Topic, partition: int, spans: Sequence[Span], fresh: Freshness | None = None
+    ) -> int:
+        """Settle offsets; the offset below which all are settled. `fresh`: what was synced for the same request.
 
         Raises:
             BadAck, UnknownPartition, GroupHasMembers, TooScattered, NoRoom: nothing was settled.
@@ -92,8 +95,9 @@ class AckService:
         _, wanted = merge(-1, [], spans)
         if len(wanted) > MAX_RANGES:
             raise BadAck("too many ranges at once", most=MAX_RANGES)
-        topic = await self.find(group, topic, partition)
-        await self._check_end(topic, partition, wanted)
+        fresh = fresh or Freshness()
+        topic = await self.find(group, topic, partition, fresh)
+        await self._check_end(topic, partition, wanted, fresh)
         floor, known = self.position(group, topic, partition)
         if all(end <= floor or known.covers_all((max(start, floor), end)) for start, end in wanted):  # CO1
             telemetry.SETTLED.labels("covered").inc()
@@ -104,8 +108,9 @@ class AckService:
 
     async def fail(self, group: str, topic: Topic, partition: int, offsets: Sequence[int]) -> dict[int, int]:
         """Offsets failed once more: how often each has, 0: it is settled. Raises as `ack`."""
-        topic = await self.find(group, topic, partition)
-        await self._check_end(topic, partition, [(offset, offset + 1) for offset in offsets])
+        fresh = Freshness()
+        topic = await self.find(group, topic, partition, fresh)
+        await self._check_end(topic, partition, [(offset, offset + 1) for offset in offsets], fresh)
         attempts: dict[int, int] = {}
         for first in range(0, len(offsets), MAX_RANGES):
             part = tuple(offsets[first : first + MAX_RANGES])
@@ -114,11 +119,11 @@ class AckService:
         telemetry.SETTLED.labels("failed").inc()
         return attempts
 
-    async def _check_end(self, topic: Topic, partition: int, spans: Sequence[Span]) -> None:
+    async def _check_end(self, topic: Topic, partition: int, spans: Sequence[Span], fresh: Freshness) -> None:
         highest = max((end for _, end in spans), default=0)
         if highest <= self.stream(topic, partition).end:
             return
-        await self._domains.of(topic.streams[partition]).sync()  # CO3
+        await fresh.of(self._domains.of(topic.streams[partition]))  # CO3
         end = self.stream(topic, partition).end
         if highest > end:
             raise BadAck("an offset is beyond the end of its partition", partition=partition, end=end)

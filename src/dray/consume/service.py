@@ -36,6 +36,7 @@ from dray.machine.topics import Topic
 from dray.pace import Pace
 from dray.records import Record
 from dray.replica.domains import Domains
+from dray.replica.freshness import Freshness
 from dray.telemetry import logger
 
 MAX_GROUPS: Final = 10_000
@@ -104,9 +105,11 @@ class ConsumeService:
                     return []
                 await _wait(event, min(left_s, flights.due_in_s(self._clock.boot_ns())))
 
-    async def ack(self, topic: Topic, group: str, partition: int, spans: Sequence[Span]) -> int:
+    async def ack(
+        self, topic: Topic, group: str, partition: int, spans: Sequence[Span], fresh: Freshness | None = None
+    ) -> int:
         """Settle offsets; the offset below which all are settled. Raises as `AckService.ack`."""
-        floor = await self._acks.ack(group, topic, partition, spans)
+        floor = await self._acks.ack(group, topic, partition, spans, fresh)
         flight = self._flight(topic, group, partition)
         if flight is not None:
             for start, end in spans:

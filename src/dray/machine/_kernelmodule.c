@@ -146,13 +146,16 @@ static inline void set_slot(PyObject *owner, Py_ssize_t at, PyObject *value) {
     Py_XDECREF(before);
 }
 
-/* A number that cannot be below 0; -1: there is an exception. */
-static int64_t number_in(PyObject *owner, Py_ssize_t at) {
+/* A number that cannot be below 0, into `number`. */
+static int number_in(PyObject *owner, Py_ssize_t at, int64_t *number) {
+    int overflow = 0;
     PyObject *found = slot(owner, at);
-    int64_t number = found == NULL ? -1 : PyLong_AsLongLong(found);
-    if (number < 0 && !PyErr_Occurred())
+    *number = found == NULL ? -1 : PyLong_AsLongLongAndOverflow(found, &overflow);
+    if (overflow > 0)
+        return NOT_PLAIN;
+    if (*number < 0 && !PyErr_Occurred())
         PyErr_SetString(PyExc_ValueError, "an end or a size is below 0");
-    return number;
+    return *number < 0 ? FAILED : PLAIN;
 }
 
 /* H1, H2: one more row, and the stream ends with it. */
@@ -190,9 +193,12 @@ static int give(PyObject *stream, PyObject *number, const Batch *batch, const En
             PyErr_SetString(PyExc_TypeError, "a stream has an index, and rows and states are bytearrays");
         return FAILED;
     }
-    int64_t base = number_in(index, end_at), size = base < 0 ? -1 : number_in(index, size_at);
-    if (size < 0)
-        return FAILED;
+    int64_t base, size;
+    int known = number_in(index, end_at, &base);
+    if (known == PLAIN)
+        known = number_in(index, size_at, &size);
+    if (known != PLAIN)
+        return known;
     int64_t longer = (int64_t)batch->size + LENGTH_BYTES;
     if (base > INT64_MAX - (int64_t)batch->records || size > INT64_MAX - longer)
         return NOT_PLAIN; /* it would overflow */
@@ -256,7 +262,8 @@ static PyObject *take_plain(PyObject *Py_UNUSED(module), PyObject *args) {
 static Py_ssize_t place_of(PyObject *type, const char *name) {
     Py_ssize_t at = -1;
     PyObject *member = PyObject_GetAttrString(type, name);
-    if (member != NULL && Py_IS_TYPE(member, &PyMemberDescr_Type))
+    if (member != NULL && Py_IS_TYPE(member, &PyMemberDescr_Type) &&
+        ((PyMemberDescrObject *)member)->d_member->type == T_OBJECT_EX)
         at = ((PyMemberDescrObject *)member)->d_member->offset;
     else if (member != NULL)
         PyErr_Format(PyExc_TypeError, "%s is not a slot", name);
@@ -269,18 +276,21 @@ static PyObject *learn(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *stream, *index;
     if (!PyArg_ParseTuple(args, "O!O!", &PyType_Type, &stream, &PyType_Type, &index))
         return NULL;
-    const struct {
+    struct {
         PyObject *type;
         const char *name;
-        Py_ssize_t *at;
+        Py_ssize_t *at, found;
     } slots[] = {
-        {stream, "closed", &closed_at}, {stream, "index", &index_at}, {stream, "producers", &producers_at},
-        {index, "_ends", &ends_at},     {index, "_stamps", &stamps_at}, {index, "_rest", &rest_at},
-        {index, "end", &end_at},        {index, "size", &size_at},
+        {stream, "closed", &closed_at, 0}, {stream, "index", &index_at, 0},   {stream, "producers", &producers_at, 0},
+        {index, "_ends", &ends_at, 0},     {index, "_stamps", &stamps_at, 0}, {index, "_rest", &rest_at, 0},
+        {index, "end", &end_at, 0},        {index, "size", &size_at, 0},
     };
-    for (size_t number = 0; number < sizeof slots / sizeof *slots; number++)
-        if ((*slots[number].at = place_of(slots[number].type, slots[number].name)) < 0)
-            return NULL;
+    const size_t count = sizeof slots / sizeof *slots;
+    for (size_t number = 0; number < count; number++)
+        if ((slots[number].found = place_of(slots[number].type, slots[number].name)) < 0)
+            return NULL; /* what was learned before still holds */
+    for (size_t number = 0; number < count; number++)
+        *slots[number].at = slots[number].found;
     Py_XSETREF(stream_type, (PyTypeObject *)Py_NewRef(stream));
     Py_XSETREF(index_type, (PyTypeObject *)Py_NewRef(index));
     Py_RETURN_NONE;

@@ -20,6 +20,7 @@ from dray.node.directory import DataDirectory
 from dray.node.store import store_of
 from dray.objects.settings import ObjectsSettings
 from dray.replica.domains import Domains
+from dray.servers.http.errors import TooManyAtOnce
 from dray.servers.http.plans import PlanFailed, PlanRequest, PlanStream
 from dray.tables.options import Store
 from dray.tables.plans import KINDS, PlanAnswer, PlanMade, PlanOrder
@@ -51,12 +52,13 @@ class PlannerProcesses:
 
         Raises:
             PlanFailed: the planner's own words.
-            Unavailable: too many are made already, or it took too long.
+            TooManyAtOnce: as many wait already as may (HT4).
+            Unavailable: it took too long.
         """
         if self._directory is None:
             raise Invalid("this broker keeps everything in memory: nobody else can read it")
         if self._waiting >= WAITING:
-            raise Unavailable("too many plans are being made: come again", waiting=self._waiting)
+            raise TooManyAtOnce("too many plans are being made: come again", waiting=self._waiting)  # HT4
         self._waiting += 1
         try:
             await self._places.acquire()

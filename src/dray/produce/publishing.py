@@ -58,15 +58,19 @@ class Publisher:
         self._offload = offload
         self._turn = 0
 
-    async def publish(self, topic: Topic, records: Sequence[RecordToPublish], owner: object) -> list[Published]:
+    async def publish(
+        self, topic: Topic, records: Sequence[RecordToPublish], owner: object, *, fresh: Freshness | None = None
+    ) -> list[Published]:
         """Store records, each partition for itself; what became of each record.
+
+        `fresh`: what was synced for the same request (RP20).
 
         Raises:
             UnknownPartition, InvalidBatch: nothing was stored; `index` says which record is to blame (PB2).
             Overloaded, Stopping: nothing was stored; try again.
         """
         places = await self._placed(topic, records)
-        topic = await self._having(topic, places, Freshness())
+        topic = await self._having(topic, places, fresh or Freshness())
         batches = await self._batches(topic, records, places, owner)
         answers: dict[int, asyncio.Future[Stored]] = {}
         failures: dict[int, DrayError] = {}
@@ -93,12 +97,13 @@ class Publisher:
         *,
         expected: Mapping[int, int] | None = None,
         txn_id: str = "",
+        fresh: Freshness | None = None,
     ) -> list[Published]:
         """Store all records or none, where partitions end as expected, once for a transaction.
 
         Raises what `ConditionalAppends.append` and `publish` do.
         """
-        places, fresh = await self._placed(topic, records), Freshness()
+        places, fresh = await self._placed(topic, records), fresh or Freshness()
         topic = await self._having(topic, places, fresh)
         for partition in expected or {}:
             topic = await self._topics.find_partition(topic, partition, fresh)

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from dray.consume.service import ConsumerWants, ConsumeService, Handed
 from dray.machine.acks import MAX_RANGES, Span
 from dray.offload import Offload
+from dray.replica.freshness import Freshness
 from dray.servers.http.endpoint import NDJSON, ApiEndpoint, Call, Lines, NoBody, NoQuery, endpoint
 from dray.servers.http.errors import BadRequest
 from dray.servers.http.homes import HttpHomes
@@ -149,11 +150,12 @@ class ConsumeApi:
 
     async def ack(self, call: Call[NoQuery, AckRecordsIn]) -> AckedOut:
         """Any broker settles: what is done is in the log."""
-        topic = await self.topics.find(call.path["topic"])
+        fresh = Freshness()
+        topic = await self.topics.find(call.path["topic"], fresh)
         acked = []
         for given in call.body.acks:
             spans = _spans(given)
-            floor = await self.consuming.ack(topic, call.body.group, given.partition, spans)
+            floor = await self.consuming.ack(topic, call.body.group, given.partition, spans, fresh)
             acked.append(AckedOneOut(partition=given.partition, next_offset=str(floor)))
         return AckedOut(acked=acked)
 

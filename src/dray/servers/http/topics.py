@@ -144,9 +144,10 @@ class TopicsApi:
         ]  # fmt: skip
 
     async def publish(self, call: Call[NoQuery, PublishIn]) -> Reply:
-        topic = await self.topics.find(call.path["topic"])
+        fresh = Freshness()
+        topic = await self.topics.find(call.path["topic"], fresh)
         placed = await self.offload.run(_placed, call.body.records, self.clock.wall_ms())
-        results = await self.publisher.publish(topic, placed, call.request.client)
+        results = await self.publisher.publish(topic, placed, call.request.client, fresh=fresh)
         if all(result.error is not None for result in results):
             first = results[0].error
             assert first is not None, "an error was counted"
@@ -154,11 +155,12 @@ class TopicsApi:
         return Reply(value=PublishedListOut(results=[_published(result) for result in results]))
 
     async def batch(self, call: Call[NoQuery, BatchIn]) -> PublishedListOut:
-        topic = await self.topics.find(call.path["topic"])
+        fresh = Freshness()
+        topic = await self.topics.find(call.path["topic"], fresh)
         placed = await self.offload.run(_placed, call.body.records, self.clock.wall_ms())
         results = await self.publisher.publish_at_once(
             topic, placed, call.request.client,
-            expected=call.body.expected_versions, txn_id=call.body.txn_id or "",
+            expected=call.body.expected_versions, txn_id=call.body.txn_id or "", fresh=fresh,
         )  # fmt: skip
         return PublishedListOut(
             results=[_published(result) for result in results], repeated=any(result.repeated for result in results)
