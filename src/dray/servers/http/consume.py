@@ -16,7 +16,7 @@ from dray.servers.http.errors import BadRequest
 from dray.servers.http.homes import HttpHomes
 from dray.servers.http.records import RecordForm, RecordOut, told
 from dray.servers.http.values import Duration, GroupText, In, Int64, Offset, Out, PartitionNumber, ShortText, seconds
-from dray.servers.http.waiting import MAX_WAIT_S, Waiting
+from dray.servers.http.waiting import MAX_WAIT_S, WaitingRequests
 from dray.topics.service import TopicService
 
 MAX_LEASE_S: Final = 12 * 3_600.0
@@ -108,7 +108,7 @@ class ConsumeApi:
     topics: TopicService
     consuming: ConsumeService
     homes: HttpHomes
-    waiting: Waiting
+    waiting: WaitingRequests
     offload: Offload
 
     def endpoints(self) -> list[ApiEndpoint]:
