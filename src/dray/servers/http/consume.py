@@ -120,11 +120,12 @@ class ConsumeApi:
             ),
             endpoint(
                 method="POST", path="/topics/{topic}/ack", action="topic.consume", handle=self.ack, query=NoQuery,
-                body=AckRecordsIn, gives=AckedOut, statuses=(404, 409), summary="Records are done.",
+                body=AckRecordsIn, gives=AckedOut, statuses=(404, 409, 501), summary="Records are done.",
             ),
             endpoint(
                 method="POST", path="/topics/{topic}/nack", action="topic.consume", handle=self.nack, query=NoQuery,
-                body=NackRecordsIn, gives=NackedRecordsOut, statuses=(307, 404, 409), summary="Records failed.",
+                body=NackRecordsIn, gives=NackedRecordsOut, statuses=(307, 404, 409, 501),
+                summary="Records failed.",
             ),
         ]  # fmt: skip
 
