@@ -11,7 +11,7 @@ from dray.clock import Clock, ManualClock
 from dray.consume.errors import AckFailed, AckUnknown
 from dray.consume.service import ConsumerWants, ConsumeService
 from dray.consume.settings import ConsumeSettings
-from dray.log.port import LostReply, Position, Refused
+from dray.log.port import LostReply, NotAppended, Position
 from dray.machine.topics import Topic
 from dray.node.services import BrokerServices, ServiceSettings, run_services
 from dray.objects.memory import MemoryObjects
@@ -32,7 +32,7 @@ class Moody:
 
     async def append(self, entry: bytes) -> Position:
         if self.mood == "refuses":
-            raise Refused("not now")
+            raise NotAppended("not now")
         if self.mood == "silent":
             raise LostReply("nobody knows")
         return await self.inner.append(entry)

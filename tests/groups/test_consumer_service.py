@@ -7,6 +7,7 @@ import pytest
 from dray.errors import Unavailable, Unknown
 from dray.groups.consumer import Heartbeat, Told, claim_of
 from dray.groups.errors import BadPattern, UnknownAssignor
+from dray.machine.command import NotActive
 from dray.machine.groups.codes import GroupCode
 from dray.machine.groups.masks import size_of
 from dray.machine.groups.reconcile import MemberState
@@ -302,9 +303,13 @@ def test_a_fault_of_ours_is_told_as_an_outage():
     assert refuse(request, ErrorCode.INVALID_REQUEST).error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_an_old_directory_is_an_outage_until_it_is_activated(cluster, monkeypatch):
+async def test_an_old_directory_has_no_consumer_groups_until_it_is_activated(cluster, monkeypatch):
+    """M10: no outage, which a member would wait for to end."""
     async with cluster.broker() as broker:
         crew, one = await Crew.at(broker), Member("1")
-        monkeypatch.setattr(broker.catalog.machine.head, "version", 1)
-        with pytest.raises(Unavailable):
-            await crew.says(one, epoch=0)
+        with monkeypatch.context() as old:
+            old.setattr(broker.catalog.machine.head, "version", 1)
+            for epoch in (0, 1, -1):
+                with pytest.raises(NotActive, match="drayd admin meta activate"):
+                    await crew.says(one, epoch=epoch)
+        await crew.says(one, epoch=0)

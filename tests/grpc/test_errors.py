@@ -6,6 +6,7 @@ import pytest
 from dray.access.errors import ConfirmationNeeded, Forbidden, OverLimit, Unauthenticated
 from dray.errors import Conflict, Corrupt, DrayError, Invalid, Kind, Lost, NotFound, Unavailable, Unknown
 from dray.heaps.errors import BatchAborted, BatchUndecided, EnqueueUnknown, HeapExists, HeapFull, LeaseLost, TornBatch
+from dray.machine.command import NotActive
 from dray.servers.grpc.errors import LimitReached, NotOffered, code_of, status_of, told
 from dray.servers.grpc.gate import NotForced
 
@@ -22,6 +23,7 @@ class FullOfSomething(HeapFull):
         (Invalid("x"), Code.INVALID_ARGUMENT, False, False),
         (TornBatch("x"), Code.INVALID_ARGUMENT, False, False),
         (NotOffered("x"), Code.UNIMPLEMENTED, False, False),
+        (NotActive("x"), Code.UNIMPLEMENTED, False, False),
         (NotFound("x"), Code.NOT_FOUND, False, False),
         (Conflict("x"), Code.ABORTED, False, False),
         (BatchAborted("x"), Code.ABORTED, True, False),

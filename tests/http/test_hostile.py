@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from dray.servers.http.errors import TooManyAtOnce
-from dray.servers.http.waiting import Waiting
+from dray.servers.http.waiting import WaitingRequests
 from dray.testing.broker import TestBroker, broker
 
 from .topics import b64, new_topic, publish
@@ -154,7 +154,7 @@ def test_a_large_body_is_taken_apart_without_holding_up_others(dray, api):
 
 def test_more_who_wait_than_may_wait_are_told_to_come_again():
     """HW1"""
-    waiting = Waiting(limit=1)
+    waiting = WaitingRequests(limit=1)
     with waiting.place(), pytest.raises(TooManyAtOnce), waiting.place():
         pass
     with waiting.place():

@@ -4,6 +4,7 @@ import pytest
 
 from dray.errors import Conflict, Corrupt, DrayError, Invalid, Lost, NotFound, Unavailable, Unknown
 from dray.fetch.errors import DamagedObject
+from dray.machine.command import NotActive
 from dray.produce.errors import Overtaken, StoredUnknown, TimedOut
 from dray.records.errors import BadDeltas, ExpandsTooFar
 from dray.servers.kafka.error_codes import OUTAGE, ErrorCode, Family, code_for
@@ -18,6 +19,7 @@ def test_a_class_is_told_as_the_nearest_of_its_bases(family: Family) -> None:
     assert code_for(BadDeltas("no"), family) is ErrorCode.INVALID_RECORD
     assert code_for(ExpandsTooFar("no"), family) is ErrorCode.MESSAGE_TOO_LARGE
     assert code_for(TimedOut("no"), family) is ErrorCode.REQUEST_TIMED_OUT
+    assert code_for(NotActive("no"), family) is ErrorCode.UNSUPPORTED_VERSION
 
 
 @pytest.mark.parametrize("family", Family)

@@ -19,7 +19,7 @@ import pytest
 
 from dray.errors import Conflict, Corrupt
 from dray.log.bell import Bell
-from dray.log.port import BEFORE_ALL, BeginsBehind, Log, LostReply, Position, Refused, Trimmed
+from dray.log.port import BEFORE_ALL, BeginsBehind, Log, LostReply, NotAppended, Position, Trimmed
 
 DEADLINE_S = 30
 ROOT = Path(__file__).parents[2]
@@ -322,9 +322,9 @@ class LogContract:
         """LG4, R-053: the largest entry passes; one byte more, or none at all, is surely not in the log."""
         log = await log_factory.open()
         largest = random.Random(7).randbytes(log_factory.max_entry_bytes)
-        with pytest.raises(Refused):
+        with pytest.raises(NotAppended):
             await log.append(largest + b"!")
-        with pytest.raises(Refused):
+        with pytest.raises(NotAppended):
             await log.append(b"")
         assert await log.tail() == BEFORE_ALL
         position = await log.append(largest)
@@ -344,7 +344,7 @@ class LogContract:
         await log.close()  # again is fine
         async with asyncio.timeout(DEADLINE_S):
             assert await ended == entries[: len(ended.result())]
-        with pytest.raises(Refused):
+        with pytest.raises(NotAppended):
             await log.append(b"late")
 
     @pytest.mark.parametrize("seed", range(3))
@@ -434,7 +434,7 @@ class FullLogContract:
         entries = await fill(log, 60)
         await log_factory.fill_up()
         for number in range(3):
-            with pytest.raises(Refused):
+            with pytest.raises(NotAppended):
                 await log.append(b"no room %d" % number + bytes(1000))
         assert await log.tail() == entries[-1][0]
         assert await take(log, BEFORE_ALL, 60) == entries

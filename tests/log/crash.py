@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from dray.log.port import BEFORE_ALL, Log, LostReply, Position, Refused, Trimmed
+from dray.log.port import BEFORE_ALL, Log, LostReply, NotAppended, Position, Trimmed
 from tests.log.contract import named, take_upto
 
 Open: TypeAlias = Callable[[object], Awaitable[Log]]
@@ -57,7 +57,7 @@ async def scenario(open_log: Open, disk, run: Run) -> None:
         await log.trim(Position(run.trimmed))
         await append_all(log, run, [named("end", 2, 50)])
         await log.close()
-    except (LostReply, Refused):
+    except (LostReply, NotAppended):
         assert disk.crashed
     watcher.cancel()
     outcome = (await asyncio.gather(watcher, return_exceptions=True))[0]

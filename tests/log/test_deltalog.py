@@ -15,7 +15,7 @@ from dray.errors import Corrupt, Unavailable
 from dray.ids import SystemEntropy
 from dray.log.delta.commits import boundaries_prefix, commit_name, commits_prefix
 from dray.log.delta.engine import DeltaLog
-from dray.log.port import BEFORE_ALL, Log, LostReply, Position, Refused
+from dray.log.port import BEFORE_ALL, Log, LostReply, NotAppended, Position
 from dray.objects.files import FileObjects
 from dray.objects.memory import MemoryObjects
 from dray.objects.port import ObjectInfo, Objects, PutUnknown, Settles, StoreUnavailable
@@ -371,7 +371,7 @@ async def test_appends_to_a_store_that_is_away_are_refused_and_those_unsure_are_
     log = await memory.open()
     await fill(log, 1)
     memory.ways[log][1].away = 1_000
-    with pytest.raises(Refused, match="did not take"):
+    with pytest.raises(NotAppended, match="did not take"):
         await log.append(b"surely not")
     memory.ways[log][1].away = 0
     with pytest.raises(LostReply):
@@ -392,7 +392,7 @@ async def test_a_directory_without_room_refuses_shows_what_it_has_and_goes_on_wh
     entries = await fill(log, 6)
     disk.full = True
     for _ in range(3):
-        with pytest.raises(Refused, match="did not take"):
+        with pytest.raises(NotAppended, match="did not take"):
             await log.append(b"no room")
     with pytest.raises(Unavailable, match="full"):
         await log.trim(entries[3][0])

@@ -11,7 +11,7 @@ import pytest
 from dray.clock import ManualClock
 from dray.errors import Unavailable
 from dray.log.files import FileLog
-from dray.log.port import LostReply, Position, Refused
+from dray.log.port import LostReply, NotAppended, Position
 from dray.log.reader import LogDamaged
 from dray.log.segment import segment_name
 from dray.log.writer import LogFailed, SegmentWriter, create_segment
@@ -166,7 +166,7 @@ async def test_a_full_disk_refuses_and_the_log_goes_on_when_there_is_room(seed: 
     acked = [(await log.append(entry), entry) for entry in named("fits", 5, 300)]
     disk.capacity_bytes = 2_900
     outcomes = await asyncio.gather(*map(log.append, named("full", 4, 300)), return_exceptions=True)
-    assert all(type(outcome) is Refused for outcome in outcomes), outcomes
+    assert all(type(outcome) is NotAppended for outcome in outcomes), outcomes
     assert not log.failed.done()
     assert await log.tail() == acked[-1][0]
     disk.capacity_bytes = None
@@ -183,10 +183,10 @@ async def test_a_full_disk_at_a_rotation_leaves_no_half_made_segment() -> None:
     log = await open_log(disk)
     acked = [(await log.append(entry), entry) for entry in named("fits", 2, 300)]
     disk.capacity_bytes = disk.size(DIRECTORY / segment_name(1)) + 10
-    with pytest.raises(Refused):
+    with pytest.raises(NotAppended):
         await log.append(b"x" * 300)
     assert disk.list(DIRECTORY) == [segment_name(1)]
-    with pytest.raises(Refused):
+    with pytest.raises(NotAppended):
         await log.append(b"x" * 20)  # fits into the segment, not on the disk
     disk.capacity_bytes = None
     acked += [(await log.append(entry), entry) for entry in named("room", 4, 300)]
@@ -227,6 +227,6 @@ async def test_a_read_only_disk_refuses_or_ends_but_never_acknowledges() -> None
     disk = sim.FakeDisk()
     log = await open_log(disk)
     disk.read_only = True
-    with pytest.raises((Refused, LostReply)):
+    with pytest.raises((NotAppended, LostReply)):
         await log.append(b"entry")
     assert log.failed.done(), "the write could not be undone on this disk"

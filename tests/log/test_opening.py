@@ -9,7 +9,7 @@ from dray.disk import LocalDisk
 from dray.errors import Invalid
 from dray.log.client import WrongServer
 from dray.log.opening import LogEffects, LogOptions, is_served, look_at_log, open_log
-from dray.log.port import BEFORE_ALL, Refused
+from dray.log.port import BEFORE_ALL, NotAppended
 from dray.log.server import LogServer
 from dray.log.urls import (
     EtcdLogs,
@@ -132,7 +132,7 @@ async def test_owner_joiner_and_reader_open_the_same_log(tmp_path, effects) -> N
         await log.close()
     looked = look_at_log(files, 3, effects.disk)
     assert [entry async for _, entry in looked.follow(BEFORE_ALL)] == [b"first", b"second"]
-    with pytest.raises(Refused):
+    with pytest.raises(NotAppended):
         await looked.append(b"third")
 
 

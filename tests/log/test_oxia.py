@@ -20,7 +20,7 @@ from dray.log.oxia.log import OxiaLog
 from dray.log.oxia.servers import LeaderRoute, OxiaServers
 from dray.log.oxia.shards import hash_of, place_of
 from dray.log.oxia.survey import survey
-from dray.log.port import BEFORE_ALL, Log, Position, Refused
+from dray.log.port import BEFORE_ALL, Log, NotAppended, Position
 from dray.log.urls import OxiaLogs, parse_log_url
 from tests.log.contract import (
     DEADLINE_S,
@@ -258,7 +258,7 @@ async def test_a_namespace_that_is_not_there_is_told_by_who_opens_it(log_factory
 async def test_an_append_to_nobody_is_refused_and_says_what_to_do() -> None:
     (port,) = free_ports(1)
     log = OxiaLog(logs(f"oxia://127.0.0.1:{port}"), DOMAIN, call_seconds=0.5)
-    with pytest.raises(Refused, match="is it running"):
+    with pytest.raises(NotAppended, match="is it running"):
         await log.append(b"entry")
     await log.close()
 

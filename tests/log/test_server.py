@@ -15,7 +15,7 @@ from dray.errors import Invalid, Unavailable
 from dray.log.client import ClientLog, Unreachable, WrongServer
 from dray.log.files import FileLog
 from dray.log.memory import MemoryLog
-from dray.log.port import BEFORE_ALL, Log, LostReply, Position, Refused
+from dray.log.port import BEFORE_ALL, Log, LostReply, NotAppended, Position
 from dray.log.server import IN_FLIGHT_BYTES, LogServer
 from dray.log.sockets import Address
 from dray.log.urls import ServedLogs
@@ -425,9 +425,9 @@ async def test_a_closed_client_refuses_and_a_log_too_large_for_the_server_is_ref
     """LG4, R-053: the smaller of both limits holds."""
     _, path = served
     log = ClientLog(path, DOMAIN, max_entry_bytes=8 << 20)
-    with pytest.raises(Refused, match="too large"):
+    with pytest.raises(NotAppended, match="too large"):
         await log.append(bytes((1 << 20) + 1))
     assert [await log.append(entry) for entry in named("e", 2)] == [1, 2]
     await log.close()
-    with pytest.raises(Refused):
+    with pytest.raises(NotAppended):
         await log.append(b"late")

@@ -17,7 +17,7 @@ from dray.log.etcd import etcd_pb2 as pb
 from dray.log.etcd.log import EtcdLog
 from dray.log.etcd.members import Members
 from dray.log.etcd.survey import survey
-from dray.log.port import BEFORE_ALL, Log, LostReply, Position, Refused, Trimmed
+from dray.log.port import BEFORE_ALL, Log, LostReply, NotAppended, Position, Trimmed
 from dray.log.urls import EtcdLogs, parse_log_url
 from tests.log.contract import (
     DEADLINE_S,
@@ -258,7 +258,7 @@ async def again_and_again(log: Log, count: int) -> list[tuple[Position, bytes]]:
             try:
                 found.append((await log.append(entry), entry))
                 break
-            except Refused:
+            except NotAppended:
                 await asyncio.sleep(0.05)
     return found
 
@@ -279,7 +279,7 @@ async def test_a_log_that_is_gone_takes_nothing(log_factory: EtcdFactory) -> Non
     log = await log_factory.open()
     await fill(log, 2)
     await log_factory.delete(f"{log_factory.prefix}/".encode())
-    with pytest.raises(Refused, match="gone"):
+    with pytest.raises(NotAppended, match="gone"):
         await log.append(b"late")
     with pytest.raises(Corrupt, match="gone"):
         await log.tail()
@@ -344,7 +344,7 @@ async def test_wrong_credentials_are_told_and_nothing_is_retried_for_ever(server
 async def test_an_append_to_nobody_is_refused_and_says_what_to_do() -> None:
     (port,) = free_ports(1)
     log = EtcdLog(logs(f"etcd://127.0.0.1:{port}/dray"), DOMAIN, clock=SystemClock())
-    with pytest.raises(Refused, match="is it running"):
+    with pytest.raises(NotAppended, match="is it running"):
         await log.append(b"entry")
     await log.close()
 
@@ -361,7 +361,7 @@ async def test_etcd_that_the_log_itself_has_filled_is_healed_by_a_trim_alone(tri
             log._room.fill = 0.0  # a writer that is never told: the last guard is etcd's own
             await log.append(bytes(1 << 20))
 
-    with pytest.raises(Refused, match="space exceeded"):
+    with pytest.raises(NotAppended, match="space exceeded"):
         await append_until_full()
     assert (pauses[0], pauses[-1] > 0, log.is_crowded) == (0, True, True)
     await log.trim(Position(await log.tail() - 1))

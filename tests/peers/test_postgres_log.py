@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from dray.errors import Corrupt, Unavailable
-from dray.log.port import BEFORE_ALL, Log, LostReply, Position, Refused
+from dray.log.port import BEFORE_ALL, Log, LostReply, NotAppended, Position
 from dray.log.postgres import PostgresLog
 from dray.log.urls import PostgresLogs
 from tests.log.contract import (
@@ -148,7 +148,7 @@ async def test_a_log_that_is_gone_takes_nothing(log_factory: PostgresFactory) ->
     log = await log_factory.open()
     await fill(log, 2)
     await log_factory.execute("delete from dray_log")
-    with pytest.raises(Refused, match="gone"):
+    with pytest.raises(NotAppended, match="gone"):
         await log.append(b"late")
     with pytest.raises(Corrupt):
         await log.tail()
@@ -157,7 +157,7 @@ async def test_a_log_that_is_gone_takes_nothing(log_factory: PostgresFactory) ->
 async def test_an_append_to_nobody_is_refused_and_says_what_to_do() -> None:
     (port,) = free_ports(1)
     log = PostgresLog(PostgresLogs(f"postgresql://dray@127.0.0.1:{port}/postgres"), DOMAIN)
-    with pytest.raises(Refused, match="is its server running"):
+    with pytest.raises(NotAppended, match="is its server running"):
         await log.append(b"entry")
     with pytest.raises(Unavailable):
         await log.tail()

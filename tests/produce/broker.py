@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from dray.buffers import Buffer
 from dray.clock import Clock, ManualClock, SystemClock
 from dray.log import envelope
-from dray.log.port import Log, LostReply, Position, Refused
+from dray.log.port import Log, LostReply, NotAppended, Position
 from dray.machine.append import Append
 from dray.machine.machine import Machine
 from dray.machine.names import ProducerId, StreamId, domain_of
@@ -203,7 +203,7 @@ class HeldLog:
             await self._open.wait()
             if self.refuse_appends:
                 self.refuse_appends -= 1
-                raise Refused("not now")
+                raise NotAppended("not now")
             if self.lose_appends:
                 self.lose_appends -= 1
                 raise LostReply("swallowed")

@@ -8,14 +8,15 @@ import random
 
 import pytest
 
-from dray.errors import Invalid, Unavailable, Unknown
+from dray.errors import Unavailable, Unknown
 from dray.ids import SeededEntropy
+from dray.machine.command import NotActive
 from dray.objects.memory import MemoryObjects
 from dray.produce.errors import StreamMissing, TransactionReused, VersionMoved
 from dray.sim.loop import SimLoop
 from dray.sim.objects import FaultyObjects, ObjectFaults
 from dray.sim.process import SimClock
-from tests.produce.broker import Broker, GatedObjects, batch, broker, objects_in, stored
+from tests.produce.broker import Broker, GatedObjects, batch, broker, objects_in, settle, stored
 from tests.produce.test_faults import TIMING, DicedLog, check_objects, disturb
 from tests.replica.domain import new_log
 
@@ -70,12 +71,15 @@ async def test_a_batch_over_streams_is_stored_whole_and_a_transaction_means_one_
 
 
 async def test_under_version_1_of_the_rules_there_is_no_such_append():
-    """M10"""
-    async with broker({0: await new_log()}, MemoryObjects()) as one:
+    """M10, PR4: and its object does not stay."""
+    store = GatedObjects(gated=False)
+    async with broker({0: await new_log()}, store) as one:
         (stream,) = await one.streams()
-        with pytest.raises(Invalid):
+        with pytest.raises(NotActive):
             await one.produce.append_if([batch(stream)], expected={stream: 0})
         assert await stored(one, stream) == []
+        await settle()
+        assert store.deleted == store.puts
 
 
 async def test_a_stream_that_is_gone_is_told():

@@ -10,7 +10,7 @@ import pytest
 
 from dray.errors import NotFound, Unavailable, Unknown
 from dray.ids import SeededEntropy
-from dray.log.port import LostReply, Position, Refused
+from dray.log.port import LostReply, NotAppended, Position
 from dray.machine.sessions import Expire
 from dray.objects.memory import MemoryObjects
 from dray.produce.errors import OutOfOrder
@@ -46,7 +46,7 @@ class DicedLog:
             raise LostReply("diced: out of reach")
         fate = self.dice.random()
         if fate < self.share:
-            raise Refused("diced")
+            raise NotAppended("diced")
         if fate < 2 * self.share:
             raise LostReply("diced: the request was lost")
         position = await self.inner.append(entry)

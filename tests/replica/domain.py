@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dray.clock import Clock, SystemClock
 from dray.ids import SeededEntropy
 from dray.log.memory import MemoryLog
-from dray.log.port import Log, LostReply, Position, Refused
+from dray.log.port import Log, LostReply, NotAppended, Position
 from dray.machine.head import Genesis, founding
 from dray.machine.machine import Machine
 from dray.machine.sessions import SessionKind
@@ -82,7 +82,7 @@ class MoodyLog:
         self.sent.append(entry)
         if self.refuse:
             self.refuse -= 1
-            raise Refused("not now")
+            raise NotAppended("not now")
         if self.swallow:
             self.swallow -= 1
             raise LostReply("swallowed")

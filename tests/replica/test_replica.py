@@ -7,9 +7,11 @@ import pytest
 
 from dray.log import envelope
 from dray.log.port import BEFORE_ALL
-from dray.machine.command import encode
+from dray.machine.command import NotActive, encode
+from dray.machine.groups.codes import GroupCode
 from dray.machine.groups.commands import Removal, RemovalRow, RemoveMembers
 from dray.machine.groups.names import UNSAID, MemberId
+from dray.machine.head import Activate
 from dray.machine.sessions import Close, Expire, KeepAlive, SessionKind
 from dray.machine.topics import CreateTopic, TopicCreated
 from dray.machine.verdict import Done
@@ -135,6 +137,41 @@ async def test_everything_acknowledged_elsewhere_is_visible_after_sync():
 
 
 @pytest.mark.slow
+class LateLog(MoodyLog):
+    """What comes while it is late is shown when somebody asks for the tail."""
+
+    def __init__(self, inner) -> None:
+        super().__init__(inner)
+        self.shown = asyncio.Event()
+        self.shown.set()
+
+    async def follow(self, after):
+        async for entry in self.inner.follow(after):
+            await self.shown.wait()
+            yield entry
+
+    async def tail(self):
+        self.shown.set()
+        return await super().tail()
+
+
+async def test_that_a_version_is_not_active_is_not_said_from_memory():
+    """M10: it was activated beside another broker, and this one has not heard of it."""
+    log = await new_log()
+    late = LateLog(log)
+    one, other = replica_on(log, "broker-1", timing=CALM), replica_on(late, "broker-2", timing=CALM)
+    leave = RemoveMembers(group="g", reason=Removal.LEFT, rows=(RemovalRow(member=MemberId("m"), seen=1),))
+    async with running(one, other):
+        await other.open_session()
+        with pytest.raises(NotActive, match="drayd admin meta activate"):
+            await other.propose(leave)
+        late.shown.clear()
+        assert await one.propose(Activate(version=2)) == [Done()]
+        assert other.machine.version == 1
+        (verdict,) = await other.propose(leave)
+        assert verdict.codes == (GroupCode.UNKNOWN_MEMBER,)
+
+
 async def test_a_silent_session_is_expired_by_an_observer_and_its_late_entry_is_dead():
     """D-015, R-049, R-050: the holder dies without a word; the other replica ends its session."""
     log = await new_log()

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from dray.errors import Invalid, Unavailable
-from dray.log.port import BEFORE_ALL, LostReply, Position, Refused, Trimmed
+from dray.log.port import BEFORE_ALL, LostReply, NotAppended, Position, Trimmed
 from dray.sim.network import FAIR, Weather
 from dray.sim.world import World
 
@@ -76,7 +76,7 @@ def test_a_refused_append_never_arrives(world):
 
     async def boot(process, log):
         for number in range(100):
-            with pytest.raises(Refused):
+            with pytest.raises(NotAppended):
                 await log.append(bytes([number]))
 
     play(world, boot, weather=Weather(refused=1.0, late_copy=1.0))
@@ -135,7 +135,7 @@ def test_a_cut_link_loses_or_refuses_everything_and_a_join_mends_it(world):
         link = world.network.link("a", "log")
         link.cut()
         for _ in range(20):
-            with pytest.raises((LostReply, Refused)) as caught:
+            with pytest.raises((LostReply, NotAppended)) as caught:
                 await log.append(b"never")
             outcomes.add(caught.type)
             with pytest.raises(Unavailable):
@@ -144,7 +144,7 @@ def test_a_cut_link_loses_or_refuses_everything_and_a_join_mends_it(world):
         await log.append(b"now")
 
     play(world, boot)
-    assert outcomes == {LostReply, Refused}
+    assert outcomes == {LostReply, NotAppended}
     assert landed(world) == [b"now"]
 
 
@@ -216,9 +216,9 @@ def test_a_rollback_takes_the_newest_entries_and_their_positions_are_used_again(
 
 def test_an_entry_that_is_empty_or_too_large_is_refused(world):
     async def boot(process, log):
-        with pytest.raises(Refused, match="too large"):
+        with pytest.raises(NotAppended, match="too large"):
             await log.append(bytes((1 << 20) + 1))
-        with pytest.raises(Refused, match="at least one byte"):
+        with pytest.raises(NotAppended, match="at least one byte"):
             await log.append(b"")
 
     play(world, boot)
@@ -238,7 +238,7 @@ def test_a_closed_log_takes_nothing_and_its_followers_end(world):
         await asyncio.sleep(1)
         await log.close()
         await following
-        with pytest.raises(Refused):
+        with pytest.raises(NotAppended):
             await log.append(b"y")
         with pytest.raises(Unavailable):
             await log.tail()

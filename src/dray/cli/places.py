@@ -19,7 +19,7 @@ from dray.node.directory import DataDirectory
 from dray.node.effects import ProcessEffects, of_process
 from dray.node.joining import HasJoined, has_joined
 from dray.node.metadata import Effects
-from dray.node.reaching import Place
+from dray.node.reaching import DirectoryOrCluster
 from dray.node.settings import BrokerSettings
 from dray.node.store import store_of
 from dray.node.visiting import OpenObjects, cluster_place, open_beside
@@ -42,7 +42,7 @@ Where: TypeAlias = Annotated[
 class CommandPlace:
     """Where a command is to work, and with what."""
 
-    place: Place
+    place: DirectoryOrCluster
     root: Path
     """The data directory of this machine, where what was done is written down."""
     effects: Effects
@@ -57,7 +57,7 @@ def parse_where(text: str) -> Path | LogUrl | None:
     return parse_log_url(text) if _URL.match(text) else Path(text).absolute()
 
 
-def place_at(text: str, config: Config, effects: Effects) -> Place:
+def place_at(text: str, config: Config, effects: Effects) -> DirectoryOrCluster:
     """The place that an argument means.
 
     Raises:
@@ -103,14 +103,14 @@ def run_process(config: Config, work: Callable[[ProcessEffects], Coroutine[None,
     return asyncio.run(run())
 
 
-def only_directory(place: Place, instead: str) -> DataDirectory:
+def only_directory(place: DirectoryOrCluster, instead: str) -> DataDirectory:
     """For what can be done to files of this machine alone."""
     if isinstance(place, DataDirectory):
         return place
     raise Invalid(f"this works on the files of a data directory, not on a log that brokers share: {instead}")
 
 
-def _objects_of(place: Place, config: Config, effects: Effects) -> OpenObjects:
+def _objects_of(place: DirectoryOrCluster, config: Config, effects: Effects) -> OpenObjects:
     if not isinstance(place, DataDirectory):
         return place.open_objects
     store = store_of(config.get(ObjectsSettings))

@@ -147,14 +147,12 @@ class ConsumerService:
         """Take a heartbeat, a join or a leave.
 
         Raises:
-            UnknownAssignor, BadPattern: nothing happened.
+            UnknownAssignor, BadPattern, NotActive: nothing happened.
             Unavailable: nothing happened; this process may not serve.
             Unknown: it may have happened; a repeat is harmless.
         """
         replica = self._replica(call.group)
         self._check_serving(replica)
-        if replica.machine.version < Beat.since:
-            raise NotServing("consumer groups need version 2 of the rules: activate it")
         if not call.member:
             call = replace(call, member=str(new_uuid(self._entropy)))
         if call.epoch < JOINS:
@@ -169,7 +167,8 @@ class ConsumerService:
 
     async def _check_wishes(self, replica: Replica, call: Heartbeat) -> None:
         if call.assignor is not None and call.assignor not in self._limits.assignors:
-            raise UnknownAssignor("there is no such assignor", assignor=call.assignor[:100])
+            known = ", ".join(self._limits.assignors)
+            raise UnknownAssignor(f"there is no such assignor: {known}", assignor=call.assignor[:100])
         if call.regex:
             group = replica.machine.groups.consumer(call.group)
             if group is None or call.regex not in group.topics.regexes:

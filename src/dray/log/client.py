@@ -21,7 +21,7 @@ from typing import Final
 
 from dray.errors import Corrupt, Invalid, Unavailable
 from dray.log.limits import MAX_ENTRY_BYTES, check_entry
-from dray.log.port import LostReply, Position, Refused
+from dray.log.port import LostReply, NotAppended, Position
 from dray.log.sockets import Address, reachable_path
 from dray.log.telemetry import RECONNECTING
 from dray.log.wire import (
@@ -50,11 +50,11 @@ RETRY_SECONDS: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Pauses between attempts to reach the server; a follower keeps to the last one."""
 
 
-class Unreachable(Refused):
+class Unreachable(NotAppended):
     """No log server answers; nothing was sent. Is it running?"""
 
 
-class WrongServer(Refused):
+class WrongServer(NotAppended):
     """A log server answers, but not the one that was meant: check the configuration."""
 
 
@@ -94,7 +94,7 @@ class ClientLog:
                 calls.drop()  # LG18
             raise LostReply("the log server did not answer; the entry may be in the log") from error  # LG16
         except (Invalid, Unavailable) as error:
-            raise Refused(str(error)) from error
+            raise NotAppended(str(error)) from error
 
     async def tail(self) -> Position:
         return await self._repeat(FrameKind.TAIL, encode_domain(self._domain))
@@ -121,7 +121,7 @@ class ClientLog:
                     failures = 0
                     after = position  # LG17: moved before the entry is given away
                     yield position, entry_of_answer(frame.payload)
-            except (OSError, asyncio.IncompleteReadError, Refused, Unavailable) as error:
+            except (OSError, asyncio.IncompleteReadError, NotAppended, Unavailable) as error:
                 if not self._closing.is_set():
                     await self._pause(failures, error)
                     failures += 1

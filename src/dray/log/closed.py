@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dray.disk import Disk
 from dray.log.limits import trimmed
-from dray.log.port import Position, Refused
+from dray.log.port import NotAppended, Position
 from dray.log.reader import Survey, read_on, survey
 from dray.log.segment import HEADER
 from dray.log.verified import Cursor
@@ -29,7 +29,7 @@ class ClosedLog:
         return self.survey.segments[-1].last if self.survey.segments else 0
 
     async def append(self, entry: bytes) -> Position:
-        raise Refused("the log is open for reading only")
+        raise NotAppended("the log is open for reading only")
 
     async def follow(self, after: Position) -> AsyncIterator[tuple[Position, bytes]]:
         if after + 1 < self.first:
@@ -46,7 +46,7 @@ class ClosedLog:
         return Position(self.last)
 
     async def trim(self, upto: Position) -> None:
-        raise Refused("the log is open for reading only")
+        raise NotAppended("the log is open for reading only")
 
     async def close(self) -> None:
         """Nothing is held open."""

@@ -39,7 +39,7 @@ from dray.disk import Disk, SyncFailed
 from dray.errors import DrayError, Invalid, NotFound
 from dray.log.bell import Bell
 from dray.log.limits import MAX_ENTRY_BYTES, check_entry, gone_back, trimmed
-from dray.log.port import LostReply, Position, Refused
+from dray.log.port import LostReply, NotAppended, Position
 from dray.log.reader import LogDamaged, believed, damaged, read_on, survey
 from dray.log.segment import HEADER, MAX_LENGTH, RECORD, segment_name
 from dray.log.telemetry import (
@@ -141,7 +141,7 @@ class FileLog:
         check_entry(entry, self._max_entry_bytes)
         self._check_usable()
         if self._waiting_bytes + len(entry) > WAITING_BYTES:
-            raise Refused("the disk is behind with what was appended: try again later", waiting=self._waiting_bytes)
+            raise NotAppended("the disk is behind with what was appended: try again later", waiting=self._waiting_bytes)
         started = self._clock.boot_ns()
         answer: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(entry, answer))
@@ -214,7 +214,7 @@ class FileLog:
         if self._failure is not None:
             raise _again(self._failure)
         if self._closed:
-            raise Refused("the log is closed")
+            raise NotAppended("the log is closed")
 
     # The writer: one batch at a time, everything that came meanwhile is the next one.
 
@@ -249,7 +249,7 @@ class FileLog:
         except LogFailed as error:
             self._fail(error)
             return
-        except Refused as error:
+        except NotAppended as error:
             self._answer_all(partial(_again, error))
             return
         SYNC_SECONDS.observe((self._clock.boot_ns() - started) / 1e9)
@@ -357,7 +357,7 @@ class _Recent:
             self._first += 1
 
 
-def _again(error: Refused) -> Refused:
+def _again(error: NotAppended) -> NotAppended:
     """The same refusal for another caller: an exception object belongs to one."""
     copy = type(error)(error.message, **error.facts)
     copy.__cause__ = error.__cause__

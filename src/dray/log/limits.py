@@ -3,18 +3,18 @@
 from typing import Final
 
 from dray.errors import Corrupt
-from dray.log.port import Position, Refused, Trimmed
+from dray.log.port import NotAppended, Position, Trimmed
 
 MAX_ENTRY_BYTES: Final = 1 << 20
 """Below what every engine takes (etcd: 1.5 MiB), so that a log can grow out of its engine."""
 
 
 def check_entry(entry: bytes, max_entry_bytes: int) -> None:
-    """`Refused` for an entry that no engine could store; nothing was written (LG4)."""
+    """`NotAppended` for an entry that no engine could store; nothing was written (LG4)."""
     if not entry:
-        raise Refused("an entry has at least one byte")
+        raise NotAppended("an entry has at least one byte")
     if len(entry) > max_entry_bytes:
-        raise Refused("the entry is too large: split it by commands", size=len(entry), limit=max_entry_bytes)
+        raise NotAppended("the entry is too large: split it by commands", size=len(entry), limit=max_entry_bytes)
 
 
 def trimmed(after: Position, first: Position) -> Trimmed:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from dray.errors import Invalid
 from dray.log.bell import Bell
 from dray.log.limits import MAX_ENTRY_BYTES, check_entry, gone_back, trimmed
-from dray.log.port import Position, Refused
+from dray.log.port import NotAppended, Position
 
 
 class MemorySequence:
@@ -53,7 +53,7 @@ class MemoryLog:
     async def append(self, entry: bytes) -> Position:
         check_entry(entry, self._max_entry_bytes)
         if self._closed:
-            raise Refused("the log is closed")
+            raise NotAppended("the log is closed")
         position = Position(self.sequence.append(entry))
         # The answer comes in a later turn, as it does from a real engine.
         await asyncio.sleep(0)

@@ -8,7 +8,7 @@ Invariants
     LG2  An entry is durable when `append` returns and before `follow` shows it.
     LG3  `tail` is linearizable: whatever was acknowledged before the call is
          at or below its answer.
-    LG4  `LostReply` is raised when an append may have happened, `Refused`
+    LG4  `LostReply` is raised when an append may have happened, `NotAppended`
          only when it surely did not.
     LG25  Who follows from behind the tail is told so (`Corrupt`), not made to
           wait for a log that went back to grow over what it has read.
@@ -29,7 +29,7 @@ class LostReply(Unknown):
     """The append may have happened. Append the same entry again: the machine knows a repeat."""
 
 
-class Refused(Unavailable):
+class NotAppended(Unavailable):
     """The append surely did not happen (too large, full, not allowed)."""
 
 

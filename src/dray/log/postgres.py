@@ -28,7 +28,7 @@ import asyncpg
 
 from dray.errors import Conflict, Corrupt, Invalid, Unavailable
 from dray.log.limits import MAX_ENTRY_BYTES, check_entry, gone_back, trimmed
-from dray.log.port import LostReply, Position, Refused
+from dray.log.port import LostReply, NotAppended, Position
 from dray.log.telemetry import RECONNECTING
 from dray.log.urls import PostgresLogs
 from dray.telemetry import logger
@@ -80,7 +80,7 @@ _BROKEN: Final = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncp
 Result = TypeVar("Result")
 
 
-class DatabaseUnreachable(Refused):
+class DatabaseUnreachable(NotAppended):
     """No PostgreSQL server answers that takes writes; nothing was sent."""
 
 
@@ -132,7 +132,7 @@ class PostgresLog:
                 with _cut_short(calls):
                     row = await calls.fetchrow(_APPEND, self._name, entry, self._channel, timeout=self._call_seconds)
             except _REFUSALS as error:
-                raise Refused("the database refused the entry", reason=str(error)) from error
+                raise NotAppended("the database refused the entry", reason=str(error)) from error
             except _BROKEN as error:
                 calls.terminate()
                 raise LostReply("the database did not answer; the entry may be in the log") from error  # LG23
@@ -140,7 +140,7 @@ class PostgresLog:
                 calls.terminate()  # its answer is for nobody
                 raise
         if row is None:
-            raise Refused("the log is gone from the database: restore it from a backup", log=self._name)
+            raise NotAppended("the log is gone from the database: restore it from a backup", log=self._name)
         return Position(row["position"])
 
     async def tail(self) -> Position:

@@ -23,7 +23,7 @@ from enum import IntEnum
 from typing import Final
 
 from dray.errors import Corrupt, DrayError, Invalid, Unavailable
-from dray.log.port import LostReply, Refused, Trimmed
+from dray.log.port import LostReply, NotAppended, Trimmed
 
 VERSION: Final = 1
 """The newest version of this protocol that this build speaks."""
@@ -59,7 +59,7 @@ class BadFrame(Invalid):
 
 
 _ERRORS: Final[dict[int, type[DrayError]]] = {
-    1: Refused,
+    1: NotAppended,
     2: LostReply,
     3: Trimmed,
     4: Invalid,

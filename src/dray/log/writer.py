@@ -1,7 +1,7 @@
 """Writing segment files: one batch, one write, one sync.
 
 Synchronous, and used by one thread at a time: `FileLog` runs it through
-`Offload`. A batch that fails is either surely not in the log (`Refused`) or
+`Offload`. A batch that fails is either surely not in the log (`NotAppended`) or
 the log is finished (`LogFailed`); there is no third way.
 
 Invariants
@@ -17,11 +17,11 @@ from pathlib import Path
 
 from dray.disk import Disk, File, SyncFailed
 from dray.errors import DrayError
-from dray.log.port import Refused
+from dray.log.port import NotAppended
 from dray.log.segment import HEADER, RECORD, encode_header, encode_record, segment_name
 
 
-class LogFailed(Refused):
+class LogFailed(NotAppended):
     """The disk failed under the log: end the process, look at the disk, start again."""
 
 
@@ -64,7 +64,7 @@ class SegmentWriter:
             self._file.write(buffers)
         except DrayError as error:
             self._undo(error)
-            raise Refused("nothing was appended: the disk did not take it", reason=error) from error
+            raise NotAppended("nothing was appended: the disk did not take it", reason=error) from error
         try:
             self._file.sync()
         except DrayError as error:
@@ -92,7 +92,7 @@ class SegmentWriter:
                 self._disk.sync_dir(self._directory)
             except DrayError as second:
                 raise self._fail(second) from error
-            raise Refused("nothing was appended: no new segment could be made", reason=error) from error
+            raise NotAppended("nothing was appended: no new segment could be made", reason=error) from error
         self._file.close()
         self._file, self.size, self.active = file, HEADER.size, first
 

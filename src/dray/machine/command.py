@@ -72,6 +72,9 @@ class BadCommand(Invalid):
 class NotActive(Invalid):
     """The active version has no such command or field: an operator must activate a newer one first."""
 
+    def __init__(self, message: str, /, **facts: object) -> None:
+        super().__init__(f"{message}: run `drayd admin meta activate`", **facts)
+
 
 class Command(Protocol):
     """What the machine can be asked to do."""

@@ -11,10 +11,10 @@ from dray.machine.head import Activate
 from dray.machine.machine import Machine
 from dray.machine.verdict import Refused
 from dray.node.metadata import Effects
-from dray.node.reaching import Place, reach
+from dray.node.reaching import DirectoryOrCluster, reach
 
 
-async def activate(place: Place, version: int, effects: Effects) -> dict[int, tuple[int, int]]:
+async def activate(place: DirectoryOrCluster, version: int, effects: Effects) -> dict[int, tuple[int, int]]:
     """For each domain the version before and after.
 
     Raises:

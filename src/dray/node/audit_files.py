@@ -18,7 +18,7 @@ from dray.machine.command import BadCommand
 from dray.machine.machine import Machine
 from dray.node.directory import DataDirectory
 from dray.node.metadata import Effects
-from dray.node.reaching import Place, reach
+from dray.node.reaching import DirectoryOrCluster, reach
 from dray.replica.domains import CATALOG_DOMAIN
 
 BROKER_PLACE: Final = "audit"
@@ -46,7 +46,7 @@ def check_audit(directory: DataDirectory, disk: Disk) -> dict[str, ChainEnd]:
     return {place: check_chain(directory.root / place, disk) for place in PLACES}
 
 
-async def unlisted(place: Place, root: Path, effects: Effects) -> tuple[int, list[AskedCommand]]:
+async def unlisted(place: DirectoryOrCluster, root: Path, effects: Effects) -> tuple[int, list[AskedCommand]]:
     """How many commands of administrators the catalog's log still holds, and those that no line names.
 
     Another broker may have served them: each writes down what was asked of it.

@@ -21,13 +21,13 @@ from dray.machine.domains import AddDomains
 from dray.machine.verdict import Refused
 from dray.node.directory import DataDirectory, mark_born
 from dray.node.metadata import Effects, MetadataOptions, begin_log, log_options
-from dray.node.reaching import Place, reach
+from dray.node.reaching import DirectoryOrCluster, reach
 from dray.node.visiting import VisitedCluster
 from dray.objects.port import Objects
 from dray.replica.domains import CATALOG_DOMAIN
 
 
-async def add_domains(place: Place, domains: int, effects: Effects) -> tuple[int, int]:
+async def add_domains(place: DirectoryOrCluster, domains: int, effects: Effects) -> tuple[int, int]:
     """Let there be so many data domains; the number before and after.
 
     Raises:

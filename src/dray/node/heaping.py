@@ -14,7 +14,7 @@ from dray.heaps.asking import AskedBy
 from dray.heaps.service import HeapService
 from dray.node.metadata import Effects
 from dray.node.owner import owner_access
-from dray.node.reaching import Place, Reached, reach
+from dray.node.reaching import DirectoryOrCluster, Reached, reach
 from dray.node.visiting import OpenObjects
 from dray.replica.domains import Domains
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 async def look_at_heaps(
-    place: Place, open_objects: OpenObjects, effects: Effects, work: Callable[[HeapService], Awaitable[T]]
+    place: DirectoryOrCluster, open_objects: OpenObjects, effects: Effects, work: Callable[[HeapService], Awaitable[T]]
 ) -> T:
     """Ask something that changes nothing."""
     async with reach(place, effects) as reached, _heaps(reached, open_objects, effects) as (service, _):
@@ -30,7 +30,7 @@ async def look_at_heaps(
 
 
 async def change_heaps(
-    place: Place,
+    place: DirectoryOrCluster,
     root: Path,
     open_objects: OpenObjects,
     effects: Effects,

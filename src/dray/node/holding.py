@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from dray.errors import NotFound
 from dray.machine.holds import LetGo
 from dray.node.metadata import Effects
-from dray.node.reaching import Place, reach
+from dray.node.reaching import DirectoryOrCluster, reach
 
 
 class NoSuchPin(NotFound):
@@ -30,7 +30,7 @@ class HeldPin:
     shared: bool
 
 
-async def list_pins(place: Place, effects: Effects) -> list[HeldPin]:
+async def list_pins(place: DirectoryOrCluster, effects: Effects) -> list[HeldPin]:
     """Everything that keeps objects, the oldest first."""
     found = []
     async with reach(place, effects) as reached:
@@ -53,7 +53,7 @@ async def list_pins(place: Place, effects: Effects) -> list[HeldPin]:
     return sorted(found, key=lambda one: (one.domain, one.position, one.pin))
 
 
-async def drop_pin(place: Place, pin: str, effects: Effects) -> list[int]:
+async def drop_pin(place: DirectoryOrCluster, pin: str, effects: Effects) -> list[int]:
     """End a hold in every domain that has it; the numbers of those. Who still reads by it may miss objects.
 
     Raises:

@@ -21,7 +21,7 @@ from dray.log.reader import Damage, Torn
 from dray.machine import checkpoint
 from dray.machine.machine import Machine
 from dray.node.metadata import Effects
-from dray.node.reaching import ANSWER_LIMIT_S, Place, reach, told
+from dray.node.reaching import ANSWER_LIMIT_S, DirectoryOrCluster, reach, told
 from dray.offload import InlineOffload
 from dray.replica.checkpoints import ReadableCheckpoints
 from dray.replica.fold import fold_to, state_at
@@ -39,7 +39,7 @@ class Inspected:
 
 
 @asynccontextmanager
-async def inspect(place: Place, domain: int, disk: Disk) -> AsyncIterator[Inspected]:
+async def inspect(place: DirectoryOrCluster, domain: int, disk: Disk) -> AsyncIterator[Inspected]:
     """Open a domain's log for looking; `NotFound` if there is no cluster of Dray's."""
     effects = Effects(clock=SystemClock(), entropy=SystemEntropy(), disk=disk, offload=InlineOffload())
     async with reach(place, effects) as reached, reached.reading(domain, effects) as log:

@@ -14,14 +14,14 @@ from dray.access.principals import KnownCaller
 from dray.machine.access import ApiKey
 from dray.node.metadata import Effects
 from dray.node.owner import owner_access
-from dray.node.reaching import Place, reach
+from dray.node.reaching import DirectoryOrCluster, reach
 from dray.replica.domains import CATALOG_DOMAIN
 
 T = TypeVar("T")
 
 
 async def change_keys(
-    place: Place,
+    place: DirectoryOrCluster,
     root: Path,
     effects: Effects,
     action: Action,
@@ -38,7 +38,7 @@ async def change_keys(
     return done
 
 
-async def list_keys(place: Place, effects: Effects) -> tuple[list[ApiKey], int]:
+async def list_keys(place: DirectoryOrCluster, effects: Effects) -> tuple[list[ApiKey], int]:
     """Every key, and the time of the log by which they are judged."""
     async with reach(place, effects) as reached:
         machine = await reached.machine(CATALOG_DOMAIN, effects)

@@ -35,7 +35,7 @@ from dray.node.clustered import current_log
 from dray.node.directory import DataDirectory
 from dray.node.exports import ClusterExport
 from dray.node.metadata import Effects
-from dray.node.reaching import Place, Reached, reach
+from dray.node.reaching import DirectoryOrCluster, Reached, reach
 from dray.node.recovery import build_home
 from dray.node.store import ClusterStore
 from dray.objects.cluster import bind, mark_begun
@@ -59,7 +59,7 @@ class MovedDomain:
 # -- export -----------------------------------------------------------------
 
 
-async def export_cluster(place: Place, effects: Effects, hold_ms: int = 0) -> ClusterExport:
+async def export_cluster(place: DirectoryOrCluster, effects: Effects, hold_ms: int = 0) -> ClusterExport:
     """The state of a cluster, beside running brokers or with none.
 
     What it names stays in the store for `hold_ms`, under the pin `export-...`.

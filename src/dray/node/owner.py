@@ -24,7 +24,7 @@ from dray.node.audit_files import ADMIN_PLACE
 from dray.node.directory import DataDirectory
 from dray.node.joining import joined_directory
 from dray.node.metadata import Effects
-from dray.node.reaching import Place, Reached
+from dray.node.reaching import DirectoryOrCluster, Reached
 from dray.replica.replica import Replica
 
 LOCK_LIMIT_S: Final = 10.0
@@ -33,7 +33,7 @@ PAUSE_S: Final = 0.05
 
 @asynccontextmanager
 async def owner_access(
-    place: Place, root: Path, reached: Reached, catalog: Replica, effects: Effects
+    place: DirectoryOrCluster, root: Path, reached: Reached, catalog: Replica, effects: Effects
 ) -> AsyncIterator[tuple[AccessService, KnownCaller]]:
     """What the owner does in the block is audited; `root` is a data directory of ours."""
     if not isinstance(place, DataDirectory):

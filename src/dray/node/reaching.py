@@ -30,11 +30,11 @@ ANSWER_LIMIT_S: Final = 10
 PAUSE_S: Final = 0.1
 
 
-Place: TypeAlias = DataDirectory | ClusterPlace
+DirectoryOrCluster: TypeAlias = DataDirectory | ClusterPlace
 """Where a cluster is."""
 
 
-def told(place: Place) -> str:
+def told(place: DirectoryOrCluster) -> str:
     """A place in words."""
     return str(place.root) if isinstance(place, DataDirectory) else str(place.log)
 
@@ -128,7 +128,7 @@ class ReachedDirectory:
 
 
 @asynccontextmanager
-async def reach(place: Place, effects: Effects) -> AsyncIterator[Reached]:
+async def reach(place: DirectoryOrCluster, effects: Effects) -> AsyncIterator[Reached]:
     """Beside whoever answers for the logs; as the owner of a directory that has none, for as long as the block runs.
 
     Raises:

@@ -10,7 +10,7 @@ from dray.ids import SystemEntropy
 from dray.node.directory import DataDirectory, Identity
 from dray.node.joining import HasJoined, has_joined
 from dray.node.metadata import Effects
-from dray.node.reaching import Place
+from dray.node.reaching import DirectoryOrCluster
 from dray.node.visiting import ClusterPlace
 from dray.offload import InlineOffload
 from dray.pipeline.options import ReadOptions
@@ -44,7 +44,7 @@ def read_directory(path: str) -> tuple[DataDirectory, Identity]:
     return DataDirectory.at(root, disk), identity
 
 
-def place_of(options: ReadOptions) -> tuple[Place, str]:
+def place_of(options: ReadOptions) -> tuple[DirectoryOrCluster, str]:
     """Where the cluster of a read is, and the address of its store."""
     if options.log is None:
         directory, _ = read_directory(options.path)

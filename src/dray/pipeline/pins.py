@@ -28,7 +28,7 @@ from dray.errors import Unavailable, Unknown
 from dray.ids import SystemEntropy
 from dray.machine.holds import HOLDS_VERSION, Held, Hold, LetGo
 from dray.machine.machine import Machine
-from dray.node.reaching import Place, Reached, reach
+from dray.node.reaching import DirectoryOrCluster, Reached, reach
 from dray.pipeline.errors import NotPinned
 from dray.pipeline.opening import effects
 from dray.replica.replica import Replica
@@ -50,7 +50,7 @@ class HeldState:
     cluster_id: str
 
 
-async def held_state(place: Place, *, seconds: int, shared: bool = True) -> HeldState:
+async def held_state(place: DirectoryOrCluster, *, seconds: int, shared: bool = True) -> HeldState:
     """Hold everything that is there, then tell what there is (SP6).
 
     Raises:
@@ -70,7 +70,7 @@ async def held_state(place: Place, *, seconds: int, shared: bool = True) -> Held
     raise NotPinned("the objects could not be held: is the broker well?", reason=cause)
 
 
-async def let_go(place: Place, pin: str) -> None:
+async def let_go(place: DirectoryOrCluster, pin: str) -> None:
     """End a hold before its time; for who shares it with nobody."""
     async with reach(place, effects()) as reached, _followed(reached) as replicas:
         for replica in replicas.values():

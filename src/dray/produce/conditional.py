@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from dray.errors import DrayError, Unavailable, Unknown
 from dray.machine.append import FIRST_DUPLICATE, MALFORMED, Append, Appended, pack_rows
 from dray.machine.append_if import AppendIf, AppendTorn, EndMoved
+from dray.machine.command import NotActive
 from dray.machine.names import StreamId, domain_of
 from dray.machine.verdict import Refused, Verdict, Why
 from dray.produce import telemetry
@@ -132,6 +133,9 @@ class ConditionalAppends:
         except Unavailable as error:
             placer.discard(placed)  # PR4: never sent
             raise because(NotStored("the object could not be committed"), error) from error
+        except NotActive:
+            placer.discard(placed)  # PR4
+            raise
         if isinstance(verdict, Refused) and verdict.why in _SESSION_ENDED:
             placer.discard(placed)
             if not last:

@@ -33,7 +33,7 @@ from dray.ids import Entropy
 from dray.log import envelope
 from dray.log.delta.commits import TellsAhead
 from dray.log.port import Log, Polls, Position, Trimmed
-from dray.machine.command import Command
+from dray.machine.command import Command, NotActive
 from dray.machine.machine import Machine
 from dray.machine.names import SessionId
 from dray.machine.sessions import KeepAlive, SessionKind
@@ -145,13 +145,19 @@ class Replica:
 
         Raises:
             Unavailable (Busy, Stopped, NotServing ...): nothing happened.
+            NotActive: nothing happened, and the newest truth has no such command.
             CommitUnknown: it may have happened; repeat with the same identity.
         """
         if self.load is not None:
             send_by_ns = self.send_by_ns() if send_by_ns is None else send_by_ns  # RP8: it gets no younger by waiting
             await self.load()
         self._check_running()
-        return await self._proposals.add(commands, self._state.version, send_by_ns=send_by_ns)
+        try:
+            answer = self._proposals.add(commands, self._state.version, send_by_ns=send_by_ns)
+        except NotActive:
+            await self.sync()  # it may have been activated since: that is not said from memory
+            answer = self._proposals.add(commands, self._state.version, send_by_ns=send_by_ns)
+        return await answer
 
     def send_by_ns(self) -> int:
         """When what is proposed now is too old to be sent, on the boot clock (RP8)."""

@@ -20,14 +20,13 @@ from dray.clock import Clock
 from dray.errors import Conflict, DrayError, Unavailable, Unknown
 from dray.ids import Entropy
 from dray.log import envelope
-from dray.log.port import Log, LostReply, Refused
+from dray.log.port import Log, LostReply, NotAppended
 from dray.machine.command import encode
 from dray.machine.machine import Machine
 from dray.machine.names import SessionId
 from dray.machine.sessions import Close, Expire, KeepAlive, Open, Opened, SessionKind
 from dray.machine.step import Applied, EndReason, Outcome
-from dray.machine.verdict import Refused as RefusedCommand
-from dray.machine.verdict import Verdict, Why
+from dray.machine.verdict import Refused, Verdict, Why
 from dray.replica import telemetry
 from dray.replica.errors import Busy, CommitUnknown, Diverged, NotServing, Superseded, TooNew
 from dray.replica.proposals import Proposal, Proposals
@@ -269,9 +268,9 @@ class Writer:
                 raise NotServing("the session ended as soon as it was opened", session=session)
             case [Opened(session=session)]:
                 logger().info(telemetry.OPENED, session=session, name=identity.name)
-            case [RefusedCommand(why=Why.VERSION, reason=reason)]:
+            case [Refused(why=Why.VERSION, reason=reason)]:
                 raise self._host.fail(TooNew("the cluster runs a version this build does not know", reason=reason))
-            case [RefusedCommand(why=why, reason=reason)]:
+            case [Refused(why=why, reason=reason)]:
                 await self._clock.sleep(self._timing.keepalive_ms / 4_000)
                 raise NotServing("the session was refused for now", why=why.name, reason=reason)
             case _:
@@ -313,7 +312,7 @@ class Writer:
             applied = await self._send(
                 encoded, session=session.id, n=session.next_n, time_ms=session.time_ms(started_ns)
             )
-        except Refused as error:
+        except NotAppended as error:
             telemetry.COMMITS.labels("refused").inc()
             _answer_all(taken, error)  # surely not in the log: n is still free (LG4)
             return
@@ -385,7 +384,7 @@ class Writer:
                     self._check_shown(flight)
                     self._host.expect(flight.position)
                     return await flight.landed  # it is in the log: the fold will show it, unless it is cut off (RP1)
-            except Refused:
+            except NotAppended:
                 if not flight.uncertain:
                     raise
             except LostReply:
@@ -413,7 +412,7 @@ class Writer:
         logger().warning(telemetry.ABANDONED, session=None if session is None else session.id)
         if flight.uncertain:
             raise CommitUnknown("the log did not tell what became of the entry", waited_ms=self._timing.settle_ms)
-        raise Refused("the log did not take the entry in time")
+        raise NotAppended("the log did not take the entry in time")
 
 
 def _heed_not(answer: "asyncio.Future[list[Verdict]]") -> None:

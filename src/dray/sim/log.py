@@ -6,7 +6,7 @@ process uses. Order is decided where an append arrives, not where it was sent.
 Invariants
     SM10  Followers get every entry behind their start in order and without a
          gap, however late; never one that the truth has not held.
-    SM11  An append is acknowledged only after it is in the truth; `Refused`
+    SM11  An append is acknowledged only after it is in the truth; `NotAppended`
          only if it never arrives; everything else is `LostReply`.
     SM12  `tail` is read at the truth after the call began.
 """
@@ -19,7 +19,7 @@ from random import Random
 from typing import Final
 
 from dray.errors import Invalid, Unavailable
-from dray.log.port import BEFORE_ALL, LostReply, Position, Refused, Trimmed
+from dray.log.port import BEFORE_ALL, LostReply, NotAppended, Position, Trimmed
 from dray.sim.loop import SimLoop
 from dray.sim.network import Link
 from dray.sim.trace import Trace
@@ -133,11 +133,11 @@ class FaultyLog:
 
     async def append(self, entry: bytes) -> Position:
         if self._closed:
-            raise Refused("the log is closed")
+            raise NotAppended("the log is closed")
         if not entry:
-            raise Refused("an entry has at least one byte")
+            raise NotAppended("an entry has at least one byte")
         if len(entry) > self._max_entry:
-            raise Refused("the entry is too large", size=len(entry), limit=self._max_entry)
+            raise NotAppended("the entry is too large", size=len(entry), limit=self._max_entry)
         entry = bytes(entry)
 
         async def arrive() -> Position:
@@ -191,8 +191,8 @@ def _lost_reply() -> LostReply:
     return LostReply("the log did not answer")
 
 
-def _refused() -> Refused:
-    return Refused("the log cannot be reached")
+def _refused() -> NotAppended:
+    return NotAppended("the log cannot be reached")
 
 
 def _unavailable() -> LogUnavailable:

@@ -35,7 +35,7 @@ class InputForm(Enum):
     JSON = "json"
 
 
-class Codec(Enum):
+class Compression(Enum):
     """What makes batches smaller."""
 
     NONE = "none"
@@ -59,7 +59,9 @@ def command(
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", min=0, help="Where to; by the key if this is not said.")
     ] = None,
-    compression: Annotated[Codec, typer.Option("--compression", "-z", help="What makes batches smaller.")] = Codec.NONE,
+    compression: Annotated[
+        Compression, typer.Option("--compression", "-z", help="What makes batches smaller.")
+    ] = Compression.NONE,
     delimiter: Delimiter = r"\n",
     null: Null = None,
     encoding: EncodingOption = Encoding.TEXT,

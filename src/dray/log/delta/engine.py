@@ -39,7 +39,7 @@ from dray.log.delta.boundaries import GRACE_S, Boundaries
 from dray.log.delta.commits import Foreteller, Operations, boundary_name, commit_name, decode, encode
 from dray.log.delta.turns import FairTurns
 from dray.log.limits import MAX_ENTRY_BYTES, check_entry, trimmed
-from dray.log.port import LostReply, Position, Refused
+from dray.log.port import LostReply, NotAppended, Position
 from dray.log.telemetry import DELTA_COMMITS, DELTA_CONFLICTS, DELTA_LOOKS, RECONNECTING
 from dray.objects.port import AlreadyExists, Denied, NoSuchObject, Objects, PutUnknown
 from dray.telemetry import logger
@@ -131,14 +131,14 @@ class DeltaLog:
             strange = 0
             while True:
                 if self._closing:
-                    raise Refused("the log is closed")
+                    raise NotAppended("the log is closed")
                 version = self._known
                 position = await self._try(version, entry)
                 if position is not None:
                     return position
                 strange = strange + 1 if self._known == version else 0
                 if strange > _STRANGE:
-                    raise Refused("the store neither takes a commit nor shows another's", version=version)
+                    raise NotAppended("the store neither takes a commit nor shows another's", version=version)
 
     async def _give_way(self) -> None:
         """Let whoever lost against us have a turn."""
@@ -191,7 +191,7 @@ class DeltaLog:
         except PutUnknown as error:
             raise LostReply("the store did not answer; the entry may be in the log", reason=str(error)) from error
         except (Unavailable, Denied) as error:
-            raise Refused("the store did not take the entry", reason=str(error)) from error
+            raise NotAppended("the store did not take the entry", reason=str(error)) from error
         return True
 
     async def _foretold(self, version: int, entry: bytes) -> Operations | None:
@@ -222,7 +222,7 @@ class DeltaLog:
         try:
             await question()
         except (Unavailable, Denied) as error:
-            raise Refused("the store does not answer", reason=str(error)) from error
+            raise NotAppended("the store does not answer", reason=str(error)) from error
 
     async def begin_behind(self, position: Position) -> None:
         """Let an empty log go on behind a position; to repeat it is harmless while nothing was appended."""

@@ -40,7 +40,7 @@ from dray.log.etcd import etcd_pb2 as pb
 from dray.log.etcd.members import EtcdPeer, EtcdUnreachable, Members, is_refusal
 from dray.log.etcd.room import CROWDED, EtcdRoom
 from dray.log.limits import MAX_ENTRY_BYTES, check_entry, gone_back, trimmed
-from dray.log.port import LostReply, Position, Refused
+from dray.log.port import LostReply, NotAppended, Position
 from dray.log.telemetry import EVENT_LOST, NOT_COMPACTED, RECONNECTING
 from dray.log.urls import EtcdLogs
 from dray.telemetry import logger
@@ -155,7 +155,7 @@ class EtcdLog:
             try:
                 self._count = self._checked(found[0] if found else None)
             except Corrupt as error:
-                raise Refused(str(error)) from error
+                raise NotAppended(str(error)) from error
 
     async def tail(self) -> Position:
         answer = await self._repeat(_ranges(pb.RangeRequest(key=self._head)))
@@ -239,7 +239,7 @@ class EtcdLog:
         try:
             await self.tail()
         except (Unavailable, Corrupt) as error:
-            raise Refused(str(error)) from error
+            raise NotAppended(str(error)) from error
 
     # -- one transaction -------------------------------------------------------
 
@@ -272,7 +272,7 @@ class EtcdLog:
         except grpc.aio.AioRpcError as error:
             if is_refusal(error):
                 self._room.is_full = self._room.is_full or "space exceeded" in str(error.details())
-                raise Refused("etcd refused the entry", reason=error.details()) from error
+                raise NotAppended("etcd refused the entry", reason=error.details()) from error
             raise LostReply("etcd did not answer; the entry may be in the log") from error  # LG26
         except asyncio.CancelledError:
             if not self._is_closed_under_us():

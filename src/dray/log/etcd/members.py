@@ -17,7 +17,7 @@ import grpc.aio
 
 from dray.errors import Unavailable
 from dray.log.etcd import etcd_pb2 as pb
-from dray.log.port import Refused
+from dray.log.port import NotAppended
 from dray.log.urls import EtcdLogs
 
 CONNECT_SECONDS: Final = 5.0
@@ -50,7 +50,7 @@ Answer = TypeVar("Answer")
 Result = TypeVar("Result")
 
 
-class EtcdUnreachable(Refused):
+class EtcdUnreachable(NotAppended):
     """No member of the cluster answers; nothing was sent."""
 
 

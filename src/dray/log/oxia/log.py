@@ -51,7 +51,7 @@ from dray.log.oxia.servers import (
     is_refusal,
     was_closed,
 )  # fmt: skip
-from dray.log.port import LostReply, Position, Refused
+from dray.log.port import LostReply, NotAppended, Position
 from dray.log.telemetry import RECONNECTING
 from dray.log.urls import OxiaLogs
 from dray.telemetry import logger
@@ -140,7 +140,7 @@ class OxiaLog:
             try:
                 await self.tail()
             except (Unavailable, Corrupt) as error:
-                raise Refused(str(error)) from error
+                raise NotAppended(str(error)) from error
         floor = self._known
         self._appending += 1
         try:
@@ -252,7 +252,7 @@ class OxiaLog:
                 self._servers.mistrust(route, error)
                 if is_refusal(error) and not attempt:
                     self._servers.forget_token()
-                    raise Refused("Oxia refused the entry", reason=error.details()) from error
+                    raise NotAppended("Oxia refused the entry", reason=error.details()) from error
                 if not is_elsewhere(error) or asyncio.get_running_loop().time() > until:
                     raise LostReply(f"{_what(error)}; the entry may be in the log", reason=_reason(error)) from error
                 await self._wait(RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)])

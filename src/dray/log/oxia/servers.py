@@ -18,8 +18,8 @@ import grpc.aio
 
 from dray.errors import Unavailable
 from dray.log.oxia import oxia_pb2 as pb
-from dray.log.oxia.shards import Place, place_of
-from dray.log.port import Refused
+from dray.log.oxia.shards import ShardPlace, place_of
+from dray.log.port import NotAppended
 from dray.log.urls import OxiaLogs
 
 CONNECT_SECONDS: Final = 5.0
@@ -56,7 +56,7 @@ _Asked = TypeVar("_Asked")
 _Answer = TypeVar("_Answer")
 
 
-class OxiaUnreachable(Refused):
+class OxiaUnreachable(NotAppended):
     """Nobody tells who leads, or the leader cannot be reached; nothing was sent."""
 
 
@@ -165,7 +165,7 @@ class OxiaServers:
 
     # -- who leads -------------------------------------------------------------
 
-    def place(self, partition_key: str) -> Place | None:
+    def place(self, partition_key: str) -> ShardPlace | None:
         """Where a partition key is, as far as we know; None: nobody told, or nobody leads."""
         if self._assignments is None:
             return None

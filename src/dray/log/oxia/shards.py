@@ -13,7 +13,7 @@ from dray.log.oxia import oxia_pb2 as pb
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ShardPlace:
     """Where the keys of one partition key are."""
 
     shard: int
@@ -25,7 +25,7 @@ def hash_of(partition_key: str) -> int:
     return xxhash.xxh3_64_intdigest(partition_key.encode()) & 0xFFFFFFFF
 
 
-def place_of(partition_key: str, assignments: pb.Assignments, namespace: str) -> Place | None:
+def place_of(partition_key: str, assignments: pb.Assignments, namespace: str) -> ShardPlace | None:
     """Where Oxia keeps a partition key; None: the assignments do not tell.
 
     Raises:
@@ -39,5 +39,5 @@ def place_of(partition_key: str, assignments: pb.Assignments, namespace: str) ->
     wanted = hash_of(partition_key)
     for shard in found.shards:
         if shard.hashes.first <= wanted <= shard.hashes.last:
-            return Place(shard.shard, shard.leader)
+            return ShardPlace(shard.shard, shard.leader)
     return None

@@ -27,7 +27,7 @@ from dray.log.urls import SharedLogs, parse_log_url
 from dray.machine.head import SUPPORTED
 from dray.node.directory import DataDirectory
 from dray.node.metadata import Effects
-from dray.node.reaching import Place, Reached, reach
+from dray.node.reaching import DirectoryOrCluster, Reached, reach
 from dray.node.visiting import OpenObjects, cluster_place, open_beside
 from dray.objects.cluster import bound_to
 from dray.offload import InlineOffload, ThreadOffload
@@ -125,7 +125,7 @@ class Process:
 
     # -- what it stands on ---------------------------------------------------
 
-    def _cluster(self, effects: Effects) -> Place:
+    def _cluster(self, effects: Effects) -> DirectoryOrCluster:
         """Where the log is: in a data directory, or shared by brokers of several machines."""
         if self._options.log is None:
             return read_directory(self._options.data)[0]

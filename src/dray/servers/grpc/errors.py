@@ -14,6 +14,7 @@ from dray.access.errors import ConfirmationNeeded, OverLimit
 from dray.api.v1 import heaps_pb2 as pb
 from dray.errors import DrayError, Invalid, Kind, Unavailable, is_retryable, nearest
 from dray.heaps.errors import HeapExists, HeapFull
+from dray.machine.command import NotActive
 from dray.servers.grpc.gate import NotForced
 
 Code = grpc.StatusCode
@@ -52,6 +53,7 @@ _MEANING: Final[Mapping[type[DrayError], grpc.StatusCode]] = {
     ConfirmationNeeded: Code.FAILED_PRECONDITION,
     NotForced: Code.FAILED_PRECONDITION,
     NotOffered: Code.UNIMPLEMENTED,
+    NotActive: Code.UNIMPLEMENTED,
 }
 """Errors whose class says more than their kind; one that is not here is told as the nearest of its bases."""
 

@@ -32,7 +32,7 @@ from dray.servers.http.keys import KeyRoutes
 from dray.servers.http.openapi import openapi_of
 from dray.servers.http.settings import HttpSettings
 from dray.servers.http.topics import TopicsApi
-from dray.servers.http.waiting import Waiting
+from dray.servers.http.waiting import WaitingRequests
 from dray.topics.service import TopicService
 
 PREFIX: Final = "/v1"
@@ -60,7 +60,7 @@ class ApiServices:
 
 def endpoints_of(services: ApiServices, gate: HttpGuard) -> list[ApiEndpoint]:
     """All that can be asked."""
-    waiting = Waiting()
+    waiting = WaitingRequests()
     streams = TopicsApi(
         topics=services.topics, publisher=services.publisher, reads=services.reads, waiting=waiting,
         clock=services.clock, offload=services.offload,

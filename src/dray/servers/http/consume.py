@@ -17,7 +17,7 @@ from dray.servers.http.errors import BadRequest
 from dray.servers.http.homes import HttpHomes
 from dray.servers.http.records import RecordForm, RecordOut, told
 from dray.servers.http.values import Duration, GroupText, In, Int64, Offset, Out, PartitionNumber, ShortText, seconds
-from dray.servers.http.waiting import MAX_WAIT_S, Waiting
+from dray.servers.http.waiting import MAX_WAIT_S, WaitingRequests
 from dray.topics.service import TopicService
 
 MAX_LEASE_S: Final = 12 * 3_600.0
@@ -109,7 +109,7 @@ class ConsumeApi:
     topics: TopicService
     consuming: ConsumeService
     homes: HttpHomes
-    waiting: Waiting
+    waiting: WaitingRequests
     offload: Offload
 
     def endpoints(self) -> list[ApiEndpoint]:
@@ -121,11 +121,12 @@ class ConsumeApi:
             ),
             endpoint(
                 method="POST", path="/topics/{topic}/ack", action="topic.consume", handle=self.ack, query=NoQuery,
-                body=AckRecordsIn, gives=AckedOut, statuses=(404, 409), summary="Records are done.",
+                body=AckRecordsIn, gives=AckedOut, statuses=(404, 409, 501), summary="Records are done.",
             ),
             endpoint(
                 method="POST", path="/topics/{topic}/nack", action="topic.consume", handle=self.nack, query=NoQuery,
-                body=NackRecordsIn, gives=NackedRecordsOut, statuses=(307, 404, 409), summary="Records failed.",
+                body=NackRecordsIn, gives=NackedRecordsOut, statuses=(307, 404, 409, 501),
+                summary="Records failed.",
             ),
         ]  # fmt: skip
 

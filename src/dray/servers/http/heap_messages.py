@@ -25,7 +25,7 @@ from dray.servers.http.gate import HttpCaller, HttpGuard
 from dray.servers.http.heap_forms import LONG_S, delivery_to, message_of, taken_to
 from dray.servers.http.heap_streams import STATUS_S, MessageStream
 from dray.servers.http.values import duration, millis, seconds, time_of
-from dray.servers.http.waiting import MAX_WAIT_S, Waiting
+from dray.servers.http.waiting import MAX_WAIT_S, WaitingRequests
 
 MAX_ANSWER_BYTES: Final = 16 << 20
 """Payloads in the answer of one pop; what does not fit is given back."""
@@ -38,7 +38,7 @@ class MessagesApi:
     heaps: HeapService
     gate: HttpGuard
     domains: Domains
-    waiting: Waiting
+    waiting: WaitingRequests
     clock: Clock
     status_s: float = STATUS_S
 

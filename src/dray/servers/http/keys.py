@@ -76,7 +76,8 @@ class KeyRoutes:
         return [
             endpoint(
                 method="POST", path="/keys", action=Action.CREATE_KEY.value, handle=self.create, query=NoQuery,
-                body=CreateKeyIn, gives=CreateKeyOut, summary="Make a key. Its secret is told this once.",
+                body=CreateKeyIn, gives=CreateKeyOut, statuses=(501,),
+                summary="Make a key. Its secret is told this once.",
             ),
             endpoint(
                 method="GET", path="/keys", action=Action.LIST_KEYS.value, handle=self.list, query=ListKeysQuery,

@@ -22,7 +22,7 @@ from dray.servers.http.endpoint import ApiEndpoint, Call, NoBody, NoQuery, Reply
 from dray.servers.http.errors import BadRequest, ErrorBody, body_of
 from dray.servers.http.records import MAX_RECORDS, PlacedRecordIn, RecordForm, RecordIn, RecordOut, new_record, told
 from dray.servers.http.values import Duration, In, Int64, Offset, Out, PartitionNumber, seconds
-from dray.servers.http.waiting import MAX_WAIT_S, Waiting
+from dray.servers.http.waiting import MAX_WAIT_S, WaitingRequests
 from dray.topics.service import TopicService
 
 MAX_BYTES: Final = 16 << 20
@@ -109,7 +109,7 @@ class TopicsApi:
     topics: TopicService
     publisher: Publisher
     reads: RecordReads
-    waiting: Waiting
+    waiting: WaitingRequests
     clock: Clock
     offload: Offload
 

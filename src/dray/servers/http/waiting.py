@@ -26,7 +26,7 @@ class ClientGone(BadRequest):
     """The client has gone: nobody reads this."""
 
 
-class Waiting:
+class WaitingRequests:
     """The requests of one server that wait."""
 
     def __init__(self, limit: int = LIMIT) -> None:

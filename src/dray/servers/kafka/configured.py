@@ -34,7 +34,7 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """Where a value comes from; numbers are Kafka's."""
 
     TOPIC = 1

@@ -13,6 +13,7 @@ from typing import Final
 from dray.errors import DrayError, Kind, nearest
 from dray.fetch import errors as fetch
 from dray.groups import errors as groups
+from dray.machine.command import NotActive
 from dray.machine.groups.codes import GroupCode
 from dray.produce import errors as produce
 from dray.records import errors as records
@@ -69,6 +70,7 @@ _MEANING: Final[dict[type[DrayError], ErrorCode]] = {
     groups.BadPattern: ErrorCode.INVALID_REGULAR_EXPRESSION,
     groups.UnknownAssignor: ErrorCode.UNSUPPORTED_ASSIGNOR,
     groups.AssignmentTooLarge: ErrorCode.UNKNOWN_SERVER_ERROR,
+    NotActive: ErrorCode.UNSUPPORTED_VERSION,
 }
 """A class that is not here is told as the nearest of its bases."""
 

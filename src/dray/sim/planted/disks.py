@@ -4,7 +4,7 @@ from pathlib import Path
 
 from dray.disk import Disk
 from dray.errors import DrayError, Unknown
-from dray.log.port import Refused
+from dray.log.port import NotAppended
 from dray.log.server import _Connection
 from dray.log.wire import Frame, FrameKind, encode_error, encode_position
 from dray.machine.confirmations import Checkpointed, CheckpointMark, Confirmations
@@ -46,7 +46,7 @@ async def unknown_is_refused(self: _Connection, frame: Frame) -> None:
     try:
         position = await self._call(frame)
     except Unknown as error:
-        await self._send(FrameKind.ERROR, frame.id, encode_error(Refused(str(error))))
+        await self._send(FrameKind.ERROR, frame.id, encode_error(NotAppended(str(error))))
     except DrayError as error:
         await self._send(FrameKind.ERROR, frame.id, encode_error(error))
     else:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final
 
 from dray.errors import Unavailable
-from dray.log.port import BEFORE_ALL, LostReply, Position, Refused
+from dray.log.port import BEFORE_ALL, LostReply, NotAppended, Position
 from dray.sim.log import FaultyLog, SharedLog
 from dray.sim.nemesis import Nemesis, clock_drift, clock_jump, crash, partition, pause, rough_weather
 from dray.sim.network import ROUGH
@@ -129,7 +129,7 @@ class Member:
                 if self._bug is Bug.LOST_IS_FAILURE:
                     self._n += 1
                     entry = ENTRY.pack(self._session, self._n, ENTRY.unpack(entry)[2])
-            except Refused:
+            except NotAppended:
                 await self._process.clock.sleep(0.5)
             else:
                 await self.fold.reached(position)

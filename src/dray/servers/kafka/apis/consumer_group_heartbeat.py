@@ -3,17 +3,18 @@
 Left out: an online move of a classic group that has members; it is told 69.
 
 An outage is told as 15 and nothing else: clients take unknown codes of a
-heartbeat as fatal.
+heartbeat as fatal. They should where the active version has no such groups:
+that is 35, as Kafka tells it of a feature that is off.
 """
 
 from typing import Final
 
+from dray.errors import Invalid
 from dray.groups.consumer import GOES_AWAY, JOINS, LEAVES, Heartbeat, Told
-from dray.groups.errors import BadPattern, UnknownAssignor
 from dray.machine.groups.beats import MAX_NAMES
 from dray.machine.groups.masks import Masks, partitions_of
 from dray.machine.names import TopicId
-from dray.servers.kafka.error_codes import GROUP_CODES, ErrorCode
+from dray.servers.kafka.error_codes import GROUP_CODES, ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Endpoint, check_count
 from dray.servers.kafka.leading import check_coordinator
 from dray.servers.kafka.messages.consumer_group_heartbeat import (
@@ -50,10 +51,8 @@ async def handle(request: ConsumerGroupHeartbeatRequest, context: Context) -> Co
     )
     try:
         answer = await context.services.consumers.beat(call)
-    except UnknownAssignor:
-        return _refusal(ErrorCode.UNSUPPORTED_ASSIGNOR, "there is no such assignor: uniform and range")
-    except BadPattern as error:
-        return _refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error))
+    except Invalid as error:
+        return _refusal(code_for(error, Family.GROUP), str(error))
     if isinstance(answer, Told):
         return _answer(answer)
     return _refusal(GROUP_CODES[answer], answer.value)

@@ -12,7 +12,7 @@ from typing import Final
 from dray.errors import DrayError, Invalid
 from dray.pace import Pace
 from dray.servers.kafka.asked import Asked
-from dray.servers.kafka.configured import ResourceType, Source, check_broker, check_group, topic_of
+from dray.servers.kafka.configured import ConfigSource, ResourceType, check_broker, check_group, topic_of
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Endpoint, Services, TooMany, check_count
 from dray.servers.kafka.messages.describe_configs import (
@@ -102,15 +102,15 @@ def _of_topic(given: dict[str, str]) -> Iterator[DescribeConfigsResourceResult]:
     for key in KEYS.values():
         synonyms = []
         if key.name in given:
-            synonyms.append(DescribeConfigsSynonym(name=key.name, value=given[key.name], source=Source.TOPIC))
+            synonyms.append(DescribeConfigsSynonym(name=key.name, value=given[key.name], source=ConfigSource.TOPIC))
         if key.name in SYNONYMS:
             synonyms.append(
-                DescribeConfigsSynonym(name=SYNONYMS[key.name], value=key.default, source=Source.DEFAULT)
+                DescribeConfigsSynonym(name=SYNONYMS[key.name], value=key.default, source=ConfigSource.DEFAULT)
             )  # fmt: skip
         yield DescribeConfigsResourceResult(
             name=key.name,
             value=given.get(key.name, key.default),
-            config_source=Source.TOPIC if key.name in given else Source.DEFAULT,
+            config_source=ConfigSource.TOPIC if key.name in given else ConfigSource.DEFAULT,
             synonyms=synonyms,
             config_type=key.type,
             documentation=MEANINGS[key.name],
@@ -120,12 +120,12 @@ def _of_topic(given: dict[str, str]) -> Iterator[DescribeConfigsResourceResult]:
 def _of_group(group: str, services: Services) -> Iterator[DescribeConfigsResourceResult]:
     given = services.group_configs.given(group)
     for name, bounds in services.group_configs.keys.items():
-        default = DescribeConfigsSynonym(name=f"group.{name}", value=str(bounds.default), source=Source.DEFAULT)
-        own = [DescribeConfigsSynonym(name=name, value=given[name], source=Source.GROUP)] if name in given else []
+        default = DescribeConfigsSynonym(name=f"group.{name}", value=str(bounds.default), source=ConfigSource.DEFAULT)
+        own = [DescribeConfigsSynonym(name=name, value=given[name], source=ConfigSource.GROUP)] if name in given else []
         yield DescribeConfigsResourceResult(
             name=name,
             value=given.get(name, default.value),
-            config_source=Source.GROUP if name in given else Source.DEFAULT,
+            config_source=ConfigSource.GROUP if name in given else ConfigSource.DEFAULT,
             synonyms=[*own, default],
             config_type=ConfigType.INT,
             documentation=f"Milliseconds, from {bounds.low} to {bounds.high}; the default is the broker's.",
@@ -134,12 +134,12 @@ def _of_group(group: str, services: Services) -> Iterator[DescribeConfigsResourc
 
 def _of_broker(services: Services) -> Iterator[DescribeConfigsResourceResult]:
     for row in services.broker_configs.all(services.routing.broker_id):
-        values = ((row.value if row.given else None, Source.STATIC_BROKER), (row.default, Source.DEFAULT))
+        values = ((row.value if row.given else None, ConfigSource.STATIC_BROKER), (row.default, ConfigSource.DEFAULT))
         yield DescribeConfigsResourceResult(
             name=row.name,
             value=row.value,
             read_only=True,
-            config_source=Source.STATIC_BROKER if row.given else Source.DEFAULT,
+            config_source=ConfigSource.STATIC_BROKER if row.given else ConfigSource.DEFAULT,
             synonyms=[
                 DescribeConfigsSynonym(name=row.name, value=value, source=source)
                 for value, source in values
