@@ -136,7 +136,6 @@ async def test_everything_acknowledged_elsewhere_is_visible_after_sync():
             assert two.machine.sessions.live[session.id].last_n >= n
 
 
-@pytest.mark.slow
 class LateLog(MoodyLog):
     """What comes while it is late is shown when somebody asks for the tail."""
 
@@ -172,6 +171,7 @@ async def test_that_a_version_is_not_active_is_not_said_from_memory():
         assert verdict.codes == (GroupCode.UNKNOWN_MEMBER,)
 
 
+@pytest.mark.slow
 async def test_a_silent_session_is_expired_by_an_observer_and_its_late_entry_is_dead():
     """D-015, R-049, R-050: the holder dies without a word; the other replica ends its session."""
     log = await new_log()
