@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from dray.client.sync import Client
 from tests.cli.daemon import serving
 
 KNOWN = {
@@ -16,7 +17,9 @@ KNOWN = {
     "structlog", "typer", "typing_extensions", "typing_inspection", "uvicorn", "uvloop", "yaml",
 }  # fmt: skip
 """`typer` is there because `drayd` starts the broker, `rich` and what it needs because structlog takes it if it can."""
-TAKEN_IF_THERE = {"_distutils_hack", "attr", "snappy"}
+GRPC = {"google", "grpc", "grpc_health", "grpc_reflection"}
+"""Only where heaps are served over gRPC."""
+TAKEN_IF_THERE = {"_distutils_hack", "attr", "grpc_tools", "snappy"}
 """What these load themselves where it happens to be installed, as it is for tests."""
 
 # drayd as its entry point starts it; at its end it tells what it has loaded, and from where.
@@ -54,19 +57,36 @@ def use(bootstrap: str, url: str) -> None:
             assert answer.status == 200
 
 
+def use_heaps(grpc: str) -> None:
+    """Enqueue, lease, settle and count over gRPC."""
+    with Client(grpc) as client:
+        client.make_heap("jobs")
+        jobs = client.heap("jobs")
+        jobs.enqueue({"id": 1})
+        with next(iter(jobs.pop())) as job:
+            assert job.payload == {"id": 1}
+        assert jobs.stats().ready == 0
+
+
 @pytest.mark.slow
-def test_a_broker_that_has_served_has_loaded_only_what_it_is_known_to_need(tmp_path):
+@pytest.mark.parametrize(
+    ("grpc", "known"), [("127.0.0.1:0", KNOWN | GRPC), ("", KNOWN)], ids=["as by default", "without gRPC"]
+)
+def test_a_broker_that_has_served_has_loaded_only_what_it_is_known_to_need(tmp_path, grpc, known):
     """As its memory map and its own table of modules have it: what is loaded late counts too."""
     told = tmp_path / "modules.json"
-    arguments = ("--data", tmp_path / "data", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--grpc", "")
+    arguments = ("--data", tmp_path / "data", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--grpc", grpc)
     command = (sys.executable, "-c", f"TOLD = {str(told)!r}\n{DRAYD}")
     with serving(*arguments, command=command) as drayd:
         use(drayd.kafka, drayd.url)
+        if grpc:
+            use_heaps(drayd.told["grpc"])
         maps = Path(f"/proc/{drayd.process.pid}/maps").read_text(encoding="utf-8")
         native = {line.split(maxsplit=5)[5] for line in maps.splitlines() if ".so" in line}
         assert drayd.stop() == 0
     loaded = json.loads(told.read_text(encoding="utf-8"))
     assert "dray.servers.kafka.apis.fetch" in loaded
-    assert outsiders(native) <= KNOWN
-    assert outsiders({path for path in loaded.values() if path}) <= KNOWN | TAKEN_IF_THERE
+    assert ("dray.servers.grpc.server" in loaded) == bool(grpc)
+    assert outsiders(native) <= known
+    assert outsiders({path for path in loaded.values() if path}) <= known | TAKEN_IF_THERE
     assert not [name for name in loaded if name.split(".")[:2] in (["dray", "pipeline"], ["dray", "sim"])]

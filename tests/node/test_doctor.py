@@ -22,8 +22,9 @@ async def findings(*arguments: object, code: int = 0) -> dict[str, dict[str, str
     return {one["check"]: one for one in said["findings"]}
 
 
-async def examined(path) -> dict[str, doctor.Finding]:
-    config = load(SECTIONS, environ={}, overrides=[parse_set(f"broker.data={path}")])
+async def examined(path, *settings: str) -> dict[str, doctor.Finding]:
+    given = [f"broker.data={path}", *settings]
+    config = load(SECTIONS, environ={}, overrides=[parse_set(one) for one in given])
     return {found.check: found async for found in doctor.examine(config)}
 
 
@@ -71,6 +72,22 @@ async def test_a_damaged_log_is_found_and_the_way_out_is_named(tmp_path, effects
     assert "drayd admin meta recover" in found["log"]["next"]
 
 
+@pytest.mark.slow
+async def test_damage_in_any_domain_is_found(tmp_path, effects):
+    async with metadata(tmp_path, effects, domains=2) as running:
+        for _ in range(20):
+            await running.domains[2].propose(KeepAlive())
+    assert (await examined(tmp_path))["log"].saw.startswith("3 domains; the catalog: ")
+    [segment] = (tmp_path / "meta" / "domain-00002" / "log").glob("*.log")
+    raw = bytearray(segment.read_bytes())
+    raw[len(raw) // 2] ^= 0xFF
+    segment.write_bytes(raw)
+    found = await examined(tmp_path)
+    assert found["log"].state is doctor.State.FAIL
+    assert found["log"].next.endswith(f"drayd admin meta recover {tmp_path} --domain 2")
+    assert "rules" not in found
+
+
 async def fill_again(running) -> None:
     await running.domains.catalog.propose(KeepAlive())
 
@@ -107,6 +124,6 @@ def test_a_log_whose_time_is_ahead_of_the_clock_is_found_and_the_way_back_is_nam
     """RT20: behind is what every machine is that was switched off."""
     machine = Machine()
     machine.timeline.begin(1_700_000_000_000 + hours * 3_600_000)
-    found = doctor._compared(machine, 1_700_000_000_000)
+    found = doctor._compared([machine], 1_700_000_000_000)
     assert found.state.value == state
     assert ("admin meta recover" in found.next) == (state == "fail")

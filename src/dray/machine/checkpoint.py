@@ -53,6 +53,7 @@ class CheckpointTooNew(DrayError):
     """The checkpoint was written by newer software: upgrade this one."""
 
     kind = Kind.CORRUPT
+    advice = "run the build that its brokers run: nothing was changed"
 
 
 def dump(machine: Machine) -> bytes:

@@ -9,6 +9,7 @@ nothing changes and the refusal says so (M12).
 from dray.errors import Conflict
 from dray.machine.head import Activate
 from dray.machine.machine import Machine
+from dray.machine.sessions import SessionKind
 from dray.machine.verdict import Refused
 from dray.node.metadata import Effects
 from dray.node.reaching import DirectoryOrCluster, reach
@@ -31,13 +32,18 @@ async def activate(place: DirectoryOrCluster, version: int, effects: Effects) ->
                 if isinstance(verdict, Refused):
                     raise Conflict(
                         "not every broker and compactor knows this version: upgrade them first",
-                        version=version, reason=verdict.reason,
+                        version=version, reason=verdict.reason, older=_older(replica.machine, version),
                     )  # fmt: skip
                 done[domain] = before, replica.machine.version
                 await replica.close_session()
     return done
 
 
-def newest_version() -> int:
-    """What this build knows."""
-    return Machine.supported
+def _older(machine: Machine, version: int) -> str:
+    """Who does not know it: brokers by their id where it is known, else by the name of their session."""
+    sessions = [
+        session for session in machine.sessions.live.values()
+        if session.kind is not SessionKind.TOOL and session.highest_version < version
+    ]  # fmt: skip
+    brokers = [(session, machine.brokers.of_session(session.id)) for session in sessions]
+    return ",".join(session.name if broker is None else f"broker {broker.broker_id}" for session, broker in brokers)

@@ -6,9 +6,9 @@ is changed but for a probe that is written beside the data and removed again.
 
 import asyncio
 import resource
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -18,14 +18,16 @@ from dray.config import Config
 from dray.disk import DirectoryInUse, DirectoryLock, LocalDisk
 from dray.errors import DrayError, NotFound
 from dray.ids import SystemEntropy
+from dray.log.reader import Damage
 from dray.log.settings import LogSettings
-from dray.log.urls import EtcdLogs, LocalLogs, OxiaLogs, SharedLogs
+from dray.log.urls import EtcdLogs, LocalLogs, OxiaLogs, ServedLogs, SharedLogs
 from dray.machine import kernel as streams_kernel
 from dray.machine.heaps import kernel as heaps_kernel
 from dray.machine.machine import Machine
 from dray.node.directory import DataDirectory
 from dray.node.inspection import current_machine, inspect
 from dray.node.metadata import Effects
+from dray.node.rules import activation_command, active_version, newest_version
 from dray.node.settings import BrokerSettings
 from dray.node.space import full_disk, room_at
 from dray.node.store import store_of
@@ -37,6 +39,7 @@ from dray.objects.probe import probe, store_date
 from dray.objects.settings import ObjectsSettings
 from dray.offload import Offload, ThreadOffload
 from dray.records import kernel
+from dray.replica.domains import CATALOG_DOMAIN
 from dray.retention.present import is_ahead
 from dray.servers.kafka.settings import KafkaSettings
 
@@ -65,6 +68,9 @@ class Finding:
     next: str = ""
 
 
+_NO_LOG: Final = Finding(check="log", state=State.OK, saw="there is no log yet")
+
+
 async def examine(config: Config) -> AsyncIterator[Finding]:
     """Run every check, one after the other."""
     log = config.get(LogSettings).place
@@ -77,18 +83,22 @@ async def examine(config: Config) -> AsyncIterator[Finding]:
         ("disk", lambda: _disk(config, directory)),
         ("store", lambda: _store(config, directory)),
         ("clock", lambda: _clock(config, directory)),
-        ("log", lambda: _shared(config, log) if isinstance(log, SharedLogs) else _log(directory)),
     )
     for name, check in checks:
         try:
             yield await check()
         except DrayError as error:
-            yield Finding(
-                check=name,
-                state=State.FAIL,
-                saw=str(error),
-                next=error.advice or "mend what this line names, then run `drayd doctor` again",
-            )
+            yield _failed(name, error)
+    try:
+        for found in await _of_logs(config, directory):
+            yield found
+    except DrayError as error:
+        yield _failed("log", error)
+
+
+def _failed(check: str, error: DrayError) -> Finding:
+    advice = error.advice or "mend what this line names, then run `drayd doctor` again"
+    return Finding(check=check, state=State.FAIL, saw=str(error), next=advice)
 
 
 async def _kernel() -> Finding:
@@ -225,19 +235,32 @@ def _effects(offload: Offload) -> Effects:
     return Effects(clock=SystemClock(), entropy=SystemEntropy(), disk=LocalDisk(), offload=offload)
 
 
-async def _shared(config: Config, url: SharedLogs) -> Finding:
+async def _of_logs(config: Config, directory: DataDirectory) -> list[Finding]:
+    """What the log says, and by which rules it is folded."""
+    place = config.get(LogSettings).place
+    if isinstance(place, SharedLogs):
+        log, machines = await _shared(config, place)
+        return [log] if not machines else [log, _rules(machines, None)]
+    if isinstance(place, ServedLogs) and isinstance(place.address, Path):
+        directory = DataDirectory.at(place.address.parent, LocalDisk())
+    log, machines = await _log(directory)
+    return [log] if not machines else [log, _rules(machines, directory.root)]
+
+
+async def _shared(config: Config, url: SharedLogs) -> tuple[Finding, list[Machine]]:
     """A log that brokers of several machines share: what keeps it, and what every domain of it says."""
     engine = await _engine(url) if isinstance(url, EtcdLogs | OxiaLogs) else None
     if engine is not None and engine.state is State.FAIL:
-        return engine
-    found = await _domains(config, url)
+        return engine, []
+    found, machines = await _domains(config, url)
     if engine is None or found.state is State.FAIL:
-        return found
+        return found, machines
     worse = engine if engine.state is State.WARN else found
-    return Finding(check="log", state=worse.state, saw=f"{engine.saw}; {found.saw}", next=worse.next)
+    both = f"{engine.saw}; {found.saw}"
+    return Finding(check="log", state=worse.state, saw=both, next=worse.next), machines
 
 
-async def _domains(config: Config, url: SharedLogs) -> Finding:
+async def _domains(config: Config, url: SharedLogs) -> tuple[Finding, list[Machine]]:
     """Every domain folded to its end, beside whoever writes it."""
     offload = ThreadOffload(2)
     effects = _effects(offload)
@@ -252,14 +275,13 @@ async def _domains(config: Config, url: SharedLogs) -> Finding:
                 return Finding(
                     check="log", state=State.FAIL, saw=f"{error}, but the store holds the records of a cluster",
                     next="set log.url to what its other brokers use, or restore the log from a backup",
-                )  # fmt: skip
+                ), []  # fmt: skip
         finally:
             await objects.close()
-        return Finding(check="log", state=State.OK, saw="there is no log yet")
+        return _NO_LOG, []
     finally:
         offload.close()
-    catalog = _compared(machines[0], SystemClock().wall_ms())
-    return replace(catalog, saw=f"{len(machines)} domains; the catalog: {catalog.saw}")
+    return _compared(machines, SystemClock().wall_ms()), machines
 
 
 async def _engine(url: EtcdLogs | OxiaLogs) -> Finding:
@@ -279,26 +301,52 @@ async def _engine(url: EtcdLogs | OxiaLogs) -> Finding:
     return Finding(check="log", state=State.WARN if found.next else State.OK, saw=saw, next=found.next)
 
 
-async def _log(directory: DataDirectory) -> Finding:
-    disk = LocalDisk()
+async def _log(directory: DataDirectory) -> tuple[Finding, list[Machine]]:
+    """Every domain of a directory, read as it lies or beside its owner."""
+    disk, machines = LocalDisk(), list[Machine]()
     try:
-        async with asyncio.timeout(60), inspect(directory, 0, disk) as inspected:
-            if inspected.damage is not None:
-                return Finding(
-                    check="log",
-                    state=State.FAIL,
-                    saw=f"the log is damaged at position {inspected.damage.position}: {inspected.damage.reason}",
-                    next=f"restore a backup, or run: drayd admin meta recover {directory.root}",
-                )
-            machine = await current_machine(inspected)
+        for domain in sorted(directory.domains(disk)) or [CATALOG_DOMAIN]:
+            async with asyncio.timeout(60), inspect(directory, domain, disk) as inspected:
+                if inspected.damage is not None:
+                    return _damaged(directory, domain, inspected.damage), []
+                machines.append(await current_machine(inspected))
     except NotFound:
-        return Finding(check="log", state=State.OK, saw="there is no log yet")
-    return _compared(machine, SystemClock().wall_ms())
+        return _NO_LOG, []
+    return _compared(machines, SystemClock().wall_ms()), machines
 
 
-def _compared(machine: Machine, wall_ms: int) -> Finding:
+def _damaged(directory: DataDirectory, domain: int, damage: Damage) -> Finding:
+    which = "" if domain == CATALOG_DOMAIN else f" --domain {domain}"
+    return Finding(
+        check="log",
+        state=State.FAIL,
+        saw=f"the log is damaged at position {damage.position}: {damage.reason}",
+        next=f"restore a backup, or run: drayd admin meta recover {directory.root}{which}",
+    )
+
+
+def _rules(machines: Sequence[Machine], directory: Path | None) -> Finding:
+    """Whether this build could do more than it is let."""
+    active, newest = active_version(machines), newest_version()
+    if active == newest:
+        saw = f"version {active} of the rules is active, the newest that this build knows"
+        return Finding(check="rules", state=State.OK, saw=saw)
+    old = sum(machine.version == active for machine in machines)
+    where = "" if old == len(machines) else f" in {old} of {len(machines)} domains"
+    return Finding(
+        check="rules",
+        state=State.WARN,
+        saw=f"version {active} of the rules is active{where}; this build knows version {newest}",
+        next=f"when every process is of this build, run: {activation_command(directory)}",
+    )
+
+
+def _compared(machines: Sequence[Machine], wall_ms: int) -> Finding:
     """Whether the log and this machine agree about the time (Q7)."""
+    machine = machines[CATALOG_DOMAIN]
     saw = f"{machine.position} entries, digest {machine.digest:016x}"
+    if len(machines) > 1:
+        saw = f"{len(machines)} domains; the catalog: {saw}"
     hours = (machine.timeline.sure_ms - wall_ms) / 3_600_000
     if is_ahead(machine, wall_ms):
         return Finding(

@@ -28,6 +28,10 @@ FEW_DESCRIPTORS: Final = telemetry.event(
     "node.few_descriptors",
     "so few files may be open that fewer connections are taken than kafka.max_connections: raise ulimit -n",
 )
+OLD_RULES: Final = telemetry.event(
+    "node.old_rules",
+    "this build knows newer rules than the active ones: when every process is of it, run what is told here",
+)
 NO_DATE: Final = telemetry.event(
     "node.no_store_date", "the store did not tell its time; machine time may lag after a stop"
 )

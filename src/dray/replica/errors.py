@@ -41,3 +41,5 @@ class Diverged(Corrupt):
 
 class TooNew(Corrupt):
     """The log speaks a version that this build does not know: run a newer Dray. Nothing was changed."""
+
+    advice = "run the build that its brokers run: nothing was changed"

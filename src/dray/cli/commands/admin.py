@@ -23,11 +23,12 @@ from dray.log.port import Position
 from dray.machine import listing
 from dray.machine.keys import ROOT
 from dray.machine.machine import Machine
-from dray.node.activation import activate, newest_version
+from dray.node.activation import activate
 from dray.node.growth import add_domains
 from dray.node.history import state_of_version
 from dray.node.inspection import Inspected, current_machine, inspect, verify
 from dray.node.recovery import Recovered, recovered
+from dray.node.rules import newest_version
 
 app: Final = typer.Typer()
 meta: Final = typer.Typer(help="The metadata of a cluster, beside running brokers or with none.")

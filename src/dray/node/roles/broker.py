@@ -27,7 +27,7 @@ from dray.groups.census import Census
 from dray.groups.lag import LagWatch
 from dray.groups.settings import GroupSettings
 from dray.log.settings import LogSettings
-from dray.log.urls import MemoryLogs
+from dray.log.urls import MemoryLogs, SharedLogs
 from dray.node import telemetry
 from dray.node.addresses import HostPort
 from dray.node.admission import Admission, audit_probe, run_admission
@@ -51,6 +51,7 @@ from dray.node.registration import (
     registration_of,
     withdraw,
 )
+from dray.node.rules import tell_old_rules
 from dray.node.services import BrokerServices, ServiceSettings, run_services
 from dray.node.settings import BrokerSettings, ClusterSettings, TopicSettings
 from dray.node.space import DiskWatch
@@ -192,7 +193,10 @@ async def _open_plane(stack: AsyncExitStack, config: Config, made: ProcessEffect
         checkpoint_bodies_bytes=int(log.checkpoint_bytes),
         accept_clock=broker.accept_clock,
     )
-    return await open_plane(stack, broker.data.absolute(), log.place, made.store, made.effects, options)
+    opened = await open_plane(stack, broker.data.absolute(), log.place, made.store, made.effects, options)
+    kept = None if opened.directory is None or isinstance(log.place, SharedLogs) else opened.directory.root
+    tell_old_rules(opened.plane.domains, kept)
+    return opened
 
 
 def _timing(settings: SessionSettings) -> Timing:
