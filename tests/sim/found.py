@@ -10,6 +10,7 @@ from dray.sim.runner import simulate
 from dray.sim.scenarios import PLANTED
 
 MOST = 200
+ACCIDENTS = ("TypeError", "AttributeError", "NameError")
 FILE = Path(__file__).parent / "found.txt"
 
 
@@ -21,10 +22,15 @@ def find(name: str, first: int = 1) -> int | None:
     """A seed up to `MOST` that finds the bug; `first` is tried before the others."""
     for seed in dict.fromkeys((first, *range(1, MOST + 1))):
         outcome = simulate(name, seed)
-        if outcome.violation is not None:
+        if outcome.violation is not None and not is_accident(outcome.violation):
             print(f"{name}: seed {seed}: {outcome.violation.splitlines()[0]}")
             return seed
     return None
+
+
+def is_accident(violation: str) -> bool:
+    """Whether a run broke for the words of a plant, or of the scenario itself, and not for a promise."""
+    return violation.startswith(tuple(f"the scenario raised {error}(" for error in ACCIDENTS))
 
 
 if __name__ == "__main__":

@@ -48,6 +48,16 @@ def test_each_bug_planted_in_the_product_is_found_within_200_seeds(name):
     assert find(name, KNOWN.get(name, 1)) is not None, name
 
 
+@pytest.mark.parametrize("error", [TypeError, AttributeError, NameError])
+def test_a_planted_bug_is_not_found_by_its_own_words(monkeypatch, error):
+    async def stumbles(world):
+        raise error("of the plant")
+
+    monkeypatch.setitem(PLANTED, "stumbles", stumbles)
+    assert "of the plant" in simulate("stumbles", 1).violation
+    assert find("stumbles") is None
+
+
 @pytest.mark.slow
 def test_a_planted_bug_is_gone_after_its_run():
     before = dict(vars(Sessions))

@@ -13,7 +13,7 @@ Invariants
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -77,6 +77,8 @@ class Effects:
     lock: TakeLock = DirectoryLock
     folder: MakeFolder = ChildFolder
     server: MakeServer = LogServer
+    watch: Callable[[Clock], Watch] = Watch
+    """Who watches the long-lived work of the process."""
 
     @property
     def aside(self) -> Offload:
@@ -167,7 +169,7 @@ async def run_metadata(
 ) -> AsyncIterator[Metadata]:
     """A replica of every domain for as long as the block runs; leaving it is a clean stop."""
     failed: asyncio.Future[DrayError] = asyncio.get_running_loop().create_future()
-    watch = Watch(effects.clock)
+    watch = effects.watch(effects.clock)
     session = Identity(
         name=source.session_name(identity, options),
         instance=identity.instance.bytes,

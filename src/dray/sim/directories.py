@@ -38,6 +38,7 @@ from dray.objects.port import Objects
 from dray.replica.checkpoints import FileCheckpoints
 from dray.replica.fold import InlineFolder
 from dray.sim.process import Process
+from dray.tasks.watch import Watch
 
 CHILD: Final = "1"
 FOLD_S: Final = 20.0
@@ -80,6 +81,7 @@ class Home:
     disk: Disk
     objects: Objects
     options: MetadataOptions
+    watch: Watch
 
     def effects(self) -> Effects:
         return Effects(
@@ -89,6 +91,7 @@ class Home:
             offload=self.process.offload,
             folder=partial(WorldFolder, self),
             server=WorldLogServer,
+            watch=lambda _clock: self.watch,
         )
 
 

@@ -18,7 +18,7 @@ from dray.machine.step import EndReason
 from dray.node.joining import NoLogThere
 from dray.node.metadata import Metadata, MetadataOptions
 from dray.replica.writer import Timing
-from dray.sim.brokers import Cluster
+from dray.sim.brokers import Cluster, StrictWatch
 from dray.sim.directories import Home, checkpoints_of, joined_log, kept_log, log_of
 from dray.sim.host import Host
 from dray.sim.process import Process
@@ -84,6 +84,7 @@ class HostCluster(Cluster):
             disk=self.host.disk,
             objects=self.world.reach_bucket(process),
             options=OPTIONS,
+            watch=StrictWatch(process, self.world),
         )
 
     def _metadata(self, process: Process) -> AbstractAsyncContextManager[Metadata]:

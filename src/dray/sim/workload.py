@@ -38,6 +38,7 @@ from dray.sim.requests import Answer, Batch, make_batch
 
 PATCHED: Final = PREFIX.size
 """What a fetch writes anew at the front of a batch."""
+_NOWHERE: Final = 1 << 62
 
 
 class Fate(Enum):
@@ -83,7 +84,7 @@ class Workload:
         self.world = cluster.world
         self.history = History()
         self.may_vanish = False
-        """Retention runs: acked records may go from the front."""
+        """Retention and admins are at work: records may go from the front, and streams for good."""
         self.places: dict[StreamId, dict[bytes, int]] = {}
         """After `check`: where each batch of a stream begins."""
         self._truth_is_known = True
@@ -239,7 +240,8 @@ class Workload:
         """LATEST, through any broker, knows whatever anybody was told before (R-012)."""
         known = self.history.ends.get(stream, 0)
         end = await self.cluster.ask(lambda broker: broker.latest(stream), broker=broker)
-        self.world.check(end >= known or self.may_vanish, "LATEST is stale", stream=stream, answered=end, known=known)
+        gone = self.may_vanish and end < 0
+        self.world.check(end >= known or gone, "LATEST is stale", stream=stream, answered=end, known=known)
         if end >= 0:
             self._told_end(stream, end)
         self.history.reads += 1
@@ -250,10 +252,10 @@ class Workload:
         try:
             found = await self.cluster.ask(lambda broker: broker.read(batch.stream, sent.base), broker=broker)
         except DamagedObject as error:
-            if self.may_vanish:
+            if self.is_gone(sent):
                 return
             raise self.world.violate("an acked record cannot be read", value=value_of(batch), why=error) from None
-        if found is None and self.may_vanish:
+        if found is None and self.is_gone(sent):
             return
         self.world.check(
             found == (sent.base, batch.data[PATCHED:]),
@@ -263,6 +265,16 @@ class Workload:
             got=found and found[0],
         )
         self.history.reads += 1
+
+    def is_gone(self, sent: Sent) -> bool:
+        """Whether what was acked may be missing by now."""
+        return self.log_start(sent.batch.stream) > sent.base if self._truth_is_known else self.may_vanish
+
+    def log_start(self, stream: StreamId) -> int:
+        """Below it acked records may be missing; of a stream that is gone, all."""
+        found = self.cluster.truth_of(stream).streams.find(stream)
+        start = _NOWHERE if found is None or found.closed else found.start
+        return start if self.may_vanish else 0
 
     # Committers.
 
@@ -365,13 +377,12 @@ class Workload:
         sent = {one.batch.data: one for one in self.history.sent if one.batch.stream == stream}
         strangers = [content for content in starts if content not in sent]
         self.world.check(not strangers, "the log holds what nobody sent", content=strangers[:1])
-        log_start = min((found[0] for found in starts.values()), default=1 << 62) if self.may_vanish else 0
         for data, one in sent.items():
             places, value = starts.get(data, []), value_of(one.batch)
             self.world.check(len(places) <= 1, "a batch is there twice", value=value, at=places)
             if one.fate is Fate.REFUSED:
                 self.world.check(not places, "a batch that was surely not taken is there", value=value, at=places)
-            elif one.fate is Fate.ACKED and one.base >= log_start:
+            elif one.fate is Fate.ACKED and not self.is_gone(one):
                 self.world.check(places == [one.base], "an acked batch is lost", value=value, at=places, base=one.base)
 
     def _check_order(self, stream: StreamId) -> None:

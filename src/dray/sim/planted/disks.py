@@ -11,6 +11,7 @@ from dray.machine.confirmations import Checkpointed, CheckpointMark, Confirmatio
 from dray.machine.producer_ids import ProducerIds
 from dray.machine.step import Step
 from dray.node.directory import BORN
+from dray.replica.checkpointer import Checkpointer
 from dray.replica.checkpoints.files import CONFIRMED, MADE, PART, FileCheckpoints
 
 
@@ -29,6 +30,13 @@ def written_without_sync(self: FileCheckpoints, path: Path, data: bytes) -> None
 def confirmed_without_sync(self: FileCheckpoints, position: int) -> None:
     """The name under which a checkpoint may be loaded is not made durable."""
     self._disk.rename(self._path(position, MADE), self._path(position, CONFIRMED))
+
+
+async def tidies_something(self: Checkpointer, newest: int) -> None:
+    """Who tidies up takes it that there is something, and fails at the end of a look that found nothing."""
+    oldest = min(await self._store.made())
+    if oldest <= newest:
+        await self._store.discard(oldest)
 
 
 def born_without_sync(disk: Disk, home: Path) -> None:

@@ -1,4 +1,4 @@
-"""Mistakes about the sagas of topics and their configs."""
+"""Mistakes about the sagas of topics, their configs, and what of their log is let go."""
 
 from typing import Final
 
@@ -7,10 +7,12 @@ import msgspec
 from dray.machine.step import Step
 from dray.machine.topics import AlterTopic, DeleteTopic, Topic, Topics
 from dray.machine.verdict import Verdict
+from dray.replica.letting_go import LettingGo
 from dray.retention.floors import KEEP, RetentionRules, Rules, read_rules
 from dray.topics.service import TopicService
 
 _ALTER: Final = Topics._alter
+_STEP: Final = LettingGo.step
 
 
 async def nobody_goes_on(self: TopicService) -> None:
@@ -32,3 +34,8 @@ def rules_as_they_were(self: RetentionRules, topic: Topic | None) -> Rules:
     if topic is None:
         return KEEP
     return self._known.setdefault(topic.id, (topic.revision, read_rules(topic)))[1]
+
+
+async def lets_go_once(self: LettingGo, now_ms: int | None = None) -> int:
+    """A process trims its log once in its life."""
+    return self._trimmed or await _STEP(self, now_ms)

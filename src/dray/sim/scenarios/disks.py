@@ -21,6 +21,7 @@ from typing import Final
 from dray.errors import Corrupt
 from dray.log.server import _Connection
 from dray.machine.confirmations import Confirmations
+from dray.replica.checkpointer import Checkpointer
 from dray.replica.checkpoints import FileCheckpoints
 from dray.sim.directories import (
     MARKS_BIRTH,
@@ -137,6 +138,7 @@ PLANTED: Final[dict[str, Scenario]] = {
     "disks/checkpoint-not-synced": planted(disks, (FileCheckpoints, "_write", bugs.written_without_sync)),
     "disks/rename-not-synced": planted(disks, (FileCheckpoints, "_confirm", bugs.confirmed_without_sync)),
     "disks/born-not-synced": planted(disks, (*MARKS_BIRTH, bugs.born_without_sync)),
+    "disks/nothing-to-tidy": planted(disks, (Checkpointer, "_tidy", bugs.tidies_something)),
     "disks/unknown-is-refused": planted(disks, (_Connection, "_answer", bugs.unknown_is_refused)),
     "disks/believed-at-open": planted(disks, (FakeDisk, "write_again", nothing_written_again)),
     "checkpoints/maker-confirms-itself": planted(checkpoints, (Confirmations, "_compare", bugs.maker_confirms_itself)),

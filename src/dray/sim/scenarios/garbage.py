@@ -30,6 +30,7 @@ from dray.machine.step import Applied
 from dray.machine.streams import FloorReason, RaiseFloor, Streams
 from dray.machine.verdict import DONE
 from dray.objects.paths import WalName, owner_of
+from dray.replica.replica import Replica
 from dray.replica.writer import Timing
 from dray.retention.orphans import Orphans
 from dray.retention.settings import RetentionSettings
@@ -39,6 +40,7 @@ from dray.sim.nemesis import Nemesis, crash, partition, pause, rough_weather
 from dray.sim.network import ROUGH
 from dray.sim.planted import Scenario, planted
 from dray.sim.planted import garbage as bugs
+from dray.sim.planted.appends import without_tail_wait
 from dray.sim.planted.sessions import EXPIRED_MAY_WRITE
 from dray.sim.process import EPOCH_MS
 from dray.sim.scenarios.appends import PROGRESS_SECONDS, finish
@@ -267,4 +269,5 @@ PLANTED: Final[dict[str, Scenario]] = {
     "garbage/object-of-an-older-session": planted(garbage, (Streams, "owns", bugs.owns_any_session)),
     "garbage/sweep-without-log-id": planted(garbage, (Orphans, "_sort", bugs.sorts_by_session_alone)),
     "garbage/forgotten-row": planted(garbage, (Objects, "release", bugs.release_too_much)),
+    "garbage/no-tail-wait": planted(garbage, (Replica, "sync", without_tail_wait)),
 }

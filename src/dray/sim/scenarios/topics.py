@@ -29,12 +29,14 @@ from dray.replica.checkpointer import Checkpointer
 from dray.replica.checkpoints import MemoryCheckpoints
 from dray.replica.fold import InlineFolder
 from dray.replica.freshness import Freshness
+from dray.replica.letting_go import LettingGo
 from dray.replica.writer import Timing
 from dray.retention.floors import RetentionRules
 from dray.retention.records import TO_THE_END
 from dray.retention.settings import RetentionSettings
 from dray.sim.alterations import Alterations
 from dray.sim.brokers import SETTINGS, Broker, Cluster
+from dray.sim.log import SharedLog
 from dray.sim.nemesis import Nemesis, crash, half_open, partition, pause, rough_weather
 from dray.sim.network import ROUGH
 from dray.sim.planted import Scenario, planted
@@ -243,12 +245,15 @@ async def _forgotten(cluster: Cluster) -> None:
 
 
 async def _trimmed(cluster: Cluster, stores: dict[int, MemoryCheckpoints]) -> None:
-    """A log is trimmed as it grows; keep-alives alone let it grow."""
-    while True:
-        trimmed = [len(log.entries()) < len(log.history) for log in cluster.logs.values()]
-        if all(trimmed) and all(store.loadable() for store in stores.values()):
-            return
+    """Checkpoints and trims go on: every log loses all that it has now; keep-alives alone let it grow."""
+    tails = {domain: log.tail() for domain, log in cluster.logs.items()}
+    while not all(_is_beyond(cluster.logs[domain], stores[domain], tail) for domain, tail in tails.items()):  # noqa: ASYNC110
         await asyncio.sleep(5)
+
+
+def _is_beyond(log: SharedLog, store: MemoryCheckpoints, position: int) -> bool:
+    left = log.entries()
+    return max(store.loadable(), default=0) > position and bool(left) and left[0].position > position
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {"topics": topics}
@@ -258,4 +263,5 @@ PLANTED: Final[dict[str, Scenario]] = {
     "topics/configs-are-read-once": planted(topics, (RetentionRules, "of", bugs.rules_as_they_were)),
     "topics/saga-left-behind": planted(topics, (TopicService, "go_on", bugs.nobody_goes_on)),
     "topics/deleted-before-it-is-closed": planted(topics, (TopicService, "delete", bugs.delete_without_closing)),
+    "topics/trims-once": planted(topics, (LettingGo, "step", bugs.lets_go_once)),
 }
