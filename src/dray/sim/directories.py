@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from dray.disk import Disk
-from dray.errors import Unavailable
+from dray.errors import DrayError
 from dray.log.opening import LogEffects, open_log
 from dray.log.server import LogServer
 from dray.log.urls import LogUrl
@@ -37,11 +37,11 @@ from dray.objects.memory import MemoryObjects
 from dray.objects.port import Objects
 from dray.replica.checkpoints import FileCheckpoints
 from dray.replica.fold import InlineFolder
+from dray.sim.folding import TimedFolder
 from dray.sim.process import Process
 from dray.tasks.watch import Watch
 
 CHILD: Final = "1"
-FOLD_S: Final = 20.0
 
 
 class WorldLogServer(LogServer):
@@ -63,11 +63,10 @@ class WorldFolder:
     async def fold(self, upto: int) -> None:
         log = await open_log(self._url, self._domain, self._effects)
         try:
-            async with asyncio.timeout(FOLD_S):
-                await InlineFolder(log, self._store).fold(upto)
-        except TimeoutError as error:
+            await TimedFolder(InlineFolder(log, self._store)).fold(upto)
+        except DrayError:
             self._store.sweep_names(CHILD)
-            raise Unavailable("the checkpoint's child did not finish in time", deadline_s=FOLD_S) from error
+            raise
         finally:
             await log.close()
 

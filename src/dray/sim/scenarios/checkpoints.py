@@ -25,6 +25,7 @@ from dray.replica.checkpoints import CheckpointStore, MemoryCheckpoints, newest_
 from dray.replica.fold import Folder, InlineFolder, fold_to
 from dray.replica.writer import Timing, Writer
 from dray.sim.brokers import TOPIC, Broker, Cluster
+from dray.sim.folding import TimedFolder
 from dray.sim.log import LogEntry
 from dray.sim.nemesis import crash, partition, pause, rough_weather
 from dray.sim.network import ROUGH
@@ -138,7 +139,9 @@ async def checkpoints(world: World) -> None:
         folder: Folder = InlineFolder(log, store)
         if process.name == damaged:
             folder = DamagedFolder(log, store, world.dice(f"damage/{world.loop.time()}"))
-        await Checkpointer(broker.replica, store, folder, process.clock, due_bytes=DUE_BYTES, kept_ms=KEPT_MS).run()
+        await Checkpointer(
+            broker.replica, store, TimedFolder(folder), process.clock, due_bytes=DUE_BYTES, kept_ms=KEPT_MS
+        ).run()
 
     cluster.beside.extend([make_checkpoints, _chatter])
     if damaged:

@@ -35,6 +35,7 @@ from dray.replica.writer import Timing
 from dray.sim.brokers import SETTINGS, TOPIC, Broker, Cluster
 from dray.sim.consumers import ConsumerMember
 from dray.sim.cooperative import CooperativeMember
+from dray.sim.folding import TimedFolder
 from dray.sim.ledger import Ledger
 from dray.sim.members import BEAT_S, GROUP, ClassicMember, Habits, ModelMember
 from dray.sim.nemesis import Nemesis, crash, half_open, partition, pause, rough_weather
@@ -161,7 +162,7 @@ def _cluster(world: World) -> Cluster:
     async def make_checkpoints(broker: Broker) -> None:
         async with asyncio.TaskGroup() as tasks:
             for domain, store in stores.items():
-                folder = InlineFolder(cluster.connect(broker.process, domain), store)
+                folder = TimedFolder(InlineFolder(cluster.connect(broker.process, domain), store))
                 tasks.create_task(
                     Checkpointer(
                         broker.domains[domain], store, folder, broker.process.clock, due_bytes=DUE_BYTES,

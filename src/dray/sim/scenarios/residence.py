@@ -33,6 +33,7 @@ from dray.replica.replica import Replica
 from dray.replica.residence import DomainSlot, Residence, Stage
 from dray.routing.service import Routing
 from dray.sim.brokers import Broker, Cluster, StrictWatch
+from dray.sim.folding import TimedFolder
 from dray.sim.nemesis import Nemesis, crash, half_open, partition, pause, rough_weather
 from dray.sim.network import ROUGH
 from dray.sim.planted import Scenario, planted
@@ -88,7 +89,7 @@ class SmallBrokers(Cluster):
         replica.begin(await newest_machine(store))
         await catch_up(replica, log, process.clock.boot_ns)
         await stack.enter_async_context(replica.running())
-        folder = InlineFolder(self.connect(process, domain), store)
+        folder = TimedFolder(InlineFolder(self.connect(process, domain), store))
         checkpointer = Checkpointer(replica, store, folder, process.clock, due_bytes=DUE_BYTES, kept_ms=2_000)
         watch = StrictWatch(process, self.world)
         stack.push_async_callback(watch.stop, watch.start(f"checkpointer-{domain}", checkpointer.run))

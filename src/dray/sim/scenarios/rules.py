@@ -32,6 +32,7 @@ from dray.replica.fold import InlineFolder
 from dray.replica.writer import Timing
 from dray.retention.settings import RetentionSettings
 from dray.sim.brokers import SETTINGS, Broker, Cluster
+from dray.sim.folding import TimedFolder
 from dray.sim.nemesis import Fault, Nemesis, Undo, crash, pause, rough_weather
 from dray.sim.network import ROUGH
 from dray.sim.planted import Scenario, planted
@@ -188,7 +189,7 @@ async def pauses(world: World) -> None:
 
     async def make_checkpoints(broker: Broker) -> None:
         process = broker.process
-        folder = InlineFolder(cluster.connect(process), store)
+        folder = TimedFolder(InlineFolder(cluster.connect(process), store))
         await Checkpointer(broker.replica, store, folder, process.clock, due_bytes=6_000, kept_ms=1_000).run()
 
     cluster.beside.append(make_checkpoints)

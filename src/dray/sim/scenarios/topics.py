@@ -36,6 +36,7 @@ from dray.retention.records import TO_THE_END
 from dray.retention.settings import RetentionSettings
 from dray.sim.alterations import Alterations
 from dray.sim.brokers import SETTINGS, Broker, Cluster
+from dray.sim.folding import TimedFolder
 from dray.sim.log import SharedLog
 from dray.sim.nemesis import Nemesis, crash, half_open, partition, pause, rough_weather
 from dray.sim.network import ROUGH
@@ -207,7 +208,7 @@ async def topics(world: World) -> None:
 
 def _checkpointer(cluster: Cluster, domain: int, store: MemoryCheckpoints) -> Callable[[Broker], Awaitable[None]]:
     async def make(broker: Broker) -> None:
-        folder = InlineFolder(cluster.connect(broker.process, domain), store)
+        folder = TimedFolder(InlineFolder(cluster.connect(broker.process, domain), store))
         checkpointer = Checkpointer(
             broker.domains[domain], store, folder, broker.process.clock, due_bytes=DUE_BYTES, kept_ms=2_000
         )
