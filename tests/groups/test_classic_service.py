@@ -34,6 +34,23 @@ async def test_a_settled_member_beats_without_writing(cluster):
         assert list(party.group.members) == [joined.member]
 
 
+async def test_nothing_is_written_about_an_id_that_was_used(cluster):
+    """GS2: its time may run on when the member has joined (seed groups-cooperative/510341)."""
+    async with cluster.broker() as broker:
+        party = await Party.at(broker)
+        given = await party.join(must_know=True)
+        assert isinstance(given, PendingJoin)
+        joining = asyncio.create_task(party.join(given.member))
+        await party.settle()
+        joined = await joining
+        await party.sync(joined, {joined.member: b"all"})
+        before = cluster.entries()
+        for _ in range(4):
+            await party.live(SESSION_MS // 2)
+            assert await party.beat(joined.member, joined.generation) is GroupCode.ACCEPTED
+        assert cluster.entries() == before
+
+
 async def test_two_members_of_two_brokers_are_told_of_one_generation(cluster):
     """GS4, G2, R-168, K-074: the same answers, wherever a call is parked."""
     async with cluster.broker("a") as one, cluster.broker("b") as two:

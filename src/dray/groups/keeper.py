@@ -227,8 +227,7 @@ class GroupKeeper:
     async def _remove_silent(self, due: list[Silence]) -> None:
         rows: dict[tuple[str, Removal], list[Silence]] = {}
         for silence in due:
-            home = self._home_of(silence.group, silence.member)
-            if home is not None and self._homes.is_own(home):
+            if self._is_silent_here(silence):
                 rows.setdefault((silence.group, silence.reason), []).append(silence)
         # All at once: those of the last group may be heard while the first waits for the log.
         self._homes.doubt(one for late in rows.values() for one in late)
@@ -247,6 +246,14 @@ class GroupKeeper:
                 self._homes.again(found, AGAIN_MS)
             else:
                 self._homes.judged(found)
+
+    def _is_silent_here(self, silence: Silence) -> bool:
+        """Whether its home has to say it: not of a given id that was used since, which is a member's now (GS2)."""
+        group = self._replica.machine.groups.find(silence.group)
+        if silence.reason is Removal.PENDING and isinstance(group, ClassicGroup) and silence.member not in group.pending:
+            return False
+        home = None if group is None else group.home_of(silence.member)
+        return home is not None and self._homes.is_own(home)
 
     async def _remove(self, group: str, reason: Removal, rows: list[RemovalRow]) -> None:
         for at in range(0, len(rows), ROWS):
