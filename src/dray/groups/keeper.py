@@ -250,10 +250,10 @@ class GroupKeeper:
     def _is_silent_here(self, silence: Silence) -> bool:
         """Whether its home has to say it: not of a given id that was used since, which is a member's now (GS2)."""
         group = self._replica.machine.groups.find(silence.group)
-        if silence.reason is Removal.PENDING and isinstance(group, ClassicGroup) and silence.member not in group.pending:
-            return False
+        given = group.pending if isinstance(group, ClassicGroup) else ()
+        used = silence.reason is Removal.PENDING and silence.member not in given
         home = None if group is None else group.home_of(silence.member)
-        return home is not None and self._homes.is_own(home)
+        return home is not None and self._homes.is_own(home) and not used
 
     async def _remove(self, group: str, reason: Removal, rows: list[RemovalRow]) -> None:
         for at in range(0, len(rows), ROWS):
