@@ -13,6 +13,7 @@ import asyncio
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from io import BytesIO
 from typing import Final
 
@@ -27,19 +28,23 @@ from dray.heaps.present import present
 from dray.heaps.producing import TakenMessage
 from dray.heaps.service import HeapMessage, Settlement
 from dray.heaps.spill import Spiller
+from dray.log import envelope
 from dray.machine.heaps.catalog import Heap
 from dray.machine.heaps.config import HeapConfig, Mode
 from dray.machine.heaps.dedup import Dedup
 from dray.machine.heaps.leases import Leases
 from dray.machine.heaps.messages import Messages
 from dray.machine.heaps.rows import State
+from dray.machine.step import Applied
 from dray.replica.writer import Timing
 from dray.sim.brokers import SETTINGS, Broker, Cluster
 from dray.sim.jobs import JobLedger
+from dray.sim.log import LogEntry
 from dray.sim.nemesis import Nemesis, clock_jump, crash, half_open, partition, pause, rough_weather
 from dray.sim.network import ROUGH
 from dray.sim.planted import Scenario, planted
 from dray.sim.planted import heaps as bugs
+from dray.sim.process import EPOCH_MS
 from dray.sim.scenarios.appends import PROGRESS_SECONDS
 from dray.sim.world import World
 from dray.testing.history import Judgement, Limits, Recorder, check, decode_events, fold_history
@@ -84,6 +89,31 @@ CHOICES: Final = (
     (0.8, Settlement.ACK), (0.88, Settlement.NACK), (0.9, Settlement.REJECT), (1.0, Settlement.RELEASE),
 )  # fmt: skip
 BACK_MS: Final = 100
+ROUNDING_NS: Final = 2_000_000
+"""Times of a run are exact, but for milliseconds cut off."""
+
+
+class Lines:
+    """How far brokers' lines of time lie behind what it is: by what the opening of a session took (ADR-0189).
+
+    No entry lies behind by less than its line, and one that arrived soon by hardly more.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._world = cluster.world
+        self._behind_ms: dict[tuple[int, int], float] = {}
+        for domain, truth in cluster.truths.items():
+            truth.watchers.append(partial(self._look, domain))
+
+    def _look(self, domain: int, entry: LogEntry, _: Applied) -> None:
+        head = envelope.decode_head(entry.entry)
+        if head.session:
+            line, behind_ms = (domain, head.session), EPOCH_MS + self._world.loop.time() * 1_000 - head.time_ms
+            self._behind_ms[line] = min(behind_ms, self._behind_ms.get(line, behind_ms))
+
+    def limits(self) -> Limits:
+        """With what they excuse of a delay, measured by its client: it ends by the line of another broker."""
+        return replace(SLOW, clock_skew_ns=int(max(0.0, *self._behind_ms.values()) * 1e6) + ROUNDING_NS)
 
 
 class JobHistory:
@@ -99,9 +129,9 @@ class JobHistory:
         if start or "clock" not in name:
             self.write.note(Process("nemesis"), FaultNote(fault=name, target=f"{name} {number}", start=start))
 
-    def judge(self) -> Judgement:
+    def judge(self, limits: Limits) -> Judgement:
         events, _ = decode_events(self._lines.getvalue())
-        return check(fold_history(events), SLOW)
+        return check(fold_history(events), limits)
 
 
 def seen(delivery: Delivery) -> Held:
@@ -256,7 +286,7 @@ async def work(world: World, *, history: str = "") -> Cluster:
     cluster = Cluster(
         world, data_domains=world.dice("size").choice([1, 1, 2]), timing=QUICK, settings=replace(SETTINGS, heaps=SMALL)
     )
-    ledger = JobLedger(world, retries=RETRIES)
+    ledger, lines = JobLedger(world, retries=RETRIES), Lines(cluster)
     cluster.start()
     config = HeapConfig(visibility_ms=int(LEASE_S * 1_000), max_retries=RETRIES, backoff_cap_ms=2_000, history=history)
 
@@ -289,7 +319,7 @@ async def work(world: World, *, history: str = "") -> Cluster:
         dead = cluster.insist(workers.list_dead)
         await world.within(PROGRESS_SECONDS, dead, "dead letters are listed in fair weather")
     await cluster.compare_states()
-    for anomaly, witnesses in workers.history.judge().findings.witnesses.items():
+    for anomaly, witnesses in workers.history.judge(lines.limits()).findings.witnesses.items():
         world.check(not witnesses, anomaly.value, witness=witnesses[0].text)
     world.check(ledger.acks > 10, "hardly anything happened: the run proves nothing", acks=ledger.acks)
     return cluster
