@@ -13,12 +13,19 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from dray.clock import SystemClock
 from dray.disk import LocalDisk
 from dray.ids import SystemEntropy
+from dray.machine.command import Command
+from dray.machine.head import SUPPORTED
+from dray.machine.verdict import Verdict
+from dray.node import growth, metadata
 from dray.node.directory import DataDirectory
 from dray.node.growth import add_domains
 from dray.node.metadata import Effects
 from dray.offload import ThreadOffload
+from dray.replica.errors import Stopped
+from dray.replica.replica import Replica
 from dray.testing import broker
 from tests.cli.test_serving import DRAYD, produce
+from tests.upgrade.recordings import unpack_directory
 
 pytestmark = pytest.mark.slow
 
@@ -100,9 +107,13 @@ def test_a_step_that_was_cut_short_before_the_catalog_was_told_is_made_again(
     data = tmp_path / "data"
     with broker(data) as dray:
         produce(dray.bootstrap)
+
+    async def cut_short(self: Replica, *commands: Command) -> list[Verdict]:
+        raise Stopped("before anything was sent")
+
     with monkeypatch.context() as cut:
-        cut.setattr("dray.node.growth.AddDomains", None)  # whatever is sent from here on is not a command
-        with pytest.raises(TypeError):
+        cut.setattr(Replica, "propose", cut_short)
+        with pytest.raises(Stopped):
             grow_raw(data)
     assert len(list((data / "meta").glob("domain-*"))) == 4
     with broker(data) as dray:
@@ -110,6 +121,30 @@ def test_a_step_that_was_cut_short_before_the_catalog_was_told_is_made_again(
     assert grow(data, 3)["domains"] == 3
     with broker(data) as dray:
         assert end(dray.bootstrap) == 2
+        spread(dray.bootstrap, "wide")
+
+
+def test_where_the_rules_know_no_such_step_nothing_is_begun(tmp_path: Path) -> None:
+    """M10: a build of those rules still opens the directory."""
+    data = unpack_directory(tmp_path)
+    refused = grow(data, 3)
+    assert refused["code"] == 1
+    assert "drayd admin meta activate" in json.dumps(refused)
+    assert [home.name for home in (data / "meta").glob("domain-*")] == ["domain-00000"]
+
+
+def test_new_domains_begin_with_the_rules_that_are_active(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """M12: they are added by a build that knows newer ones, while the brokers are of an older build."""
+    data = tmp_path / "data"
+    with broker(data):
+        pass
+    with monkeypatch.context() as newer:
+        for module in (metadata, growth):
+            newer.setattr(module, "SUPPORTED", SUPPORTED + 1, raising=False)
+        grow_raw(data)
+    seen = [meta("get", data, "/dray/v1/machine", "--domain", domain) for domain in range(4)]
+    assert [one["value"]["version"] for one in seen] == [SUPPORTED] * 4
+    with broker(data) as dray:
         spread(dray.bootstrap, "wide")
 
 

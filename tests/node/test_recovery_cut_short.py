@@ -10,6 +10,7 @@ from dray.ids import SeededEntropy
 from dray.log.files import FileLog
 from dray.log.reader import segment_firsts
 from dray.log.segment import segment_name
+from dray.machine.head import SUPPORTED
 from dray.node.directory import DataDirectory, mark_born
 from dray.node.metadata import Effects, begin_log
 from dray.node.recovery import LockedOut, recovered
@@ -35,7 +36,7 @@ async def a_log(effects):
     effects.disk.make_dir(DIRECTORY.root)
     identity = DIRECTORY.claim(effects.disk, effects.entropy)
     log = await open_log(effects)
-    await begin_log(log, identity.cluster, 0, effects, 1)
+    await begin_log(log, identity.cluster, 0, effects, 1, SUPPORTED)
     mark_born(effects.disk, DIRECTORY.home(0))
     for number in range(20):
         await log.append(f"entry {number}".encode().ljust(80, b"."))

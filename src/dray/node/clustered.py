@@ -22,7 +22,7 @@ from dray.log.opening import open_log
 from dray.log.port import Log, Trimmed
 from dray.log.urls import LogUrl
 from dray.machine.checkpoint import summary
-from dray.machine.head import all_domains
+from dray.machine.head import SUPPORTED, all_domains
 from dray.machine.machine import Machine
 from dray.machine.names import LogId
 from dray.node.directory import DataDirectory, Identity, WrongDirectory
@@ -80,7 +80,7 @@ class Clustered:
             async with AsyncExitStack() as stack:
                 one = catalog if domain == CATALOG_DOMAIN else await self._log(stack, domain, effects, options)
                 if await one.tail() == 0:
-                    await begin_log(one, identity.cluster, domain, effects, options.domains)
+                    await begin_log(one, identity.cluster, domain, effects, options.domains, SUPPORTED)
 
     async def _part(self, log: Log, domain: int, effects: Effects) -> Part:
         effects.disk.make_dir(self.directory.home(domain))

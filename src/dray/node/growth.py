@@ -2,7 +2,8 @@
 
 The logs of the new domains are begun first, and only then the catalog is told
 (ND5), so a step that was cut short is simply made again: a log that the
-catalog does not name yet holds nothing and is used by nobody.
+catalog does not name yet holds nothing and is used by nobody. They begin with
+the rules that are active, or the builds that still run could not open them.
 
 That nobody runs is known by the lock of a directory; in a cluster of several
 machines the catalog judges by its live sessions (M14), and a broker that began
@@ -17,7 +18,9 @@ from dataclasses import replace
 from dray.errors import Conflict, Corrupt, Invalid
 from dray.log.opening import open_log
 from dray.log.urls import LogUrl
+from dray.machine.command import encode
 from dray.machine.domains import AddDomains
+from dray.machine.head import Head
 from dray.machine.verdict import Refused
 from dray.node.directory import DataDirectory, mark_born
 from dray.node.metadata import Effects, MetadataOptions, begin_log, log_options
@@ -32,6 +35,7 @@ async def add_domains(place: DirectoryOrCluster, domains: int, effects: Effects)
 
     Raises:
         Conflict: a broker runs, or did not stop cleanly; nothing changed.
+        NotActive: the active version has no such step; nothing changed.
         Invalid: there are more already.
     """
     async with reach(place, effects) as reached:
@@ -45,8 +49,10 @@ async def add_domains(place: DirectoryOrCluster, domains: int, effects: Effects)
             if domains < before:
                 raise Invalid("there are more domains already, and none is ever taken away", has=before, wanted=domains)
             if domains > before:
+                head = catalog.machine.head
+                encode(AddDomains(domains=domains), head.version)  # M10: refused before anything is begun
                 new = range(1 if before == 1 else before + 1, domains + 1)
-                await _begin(url, reached.cluster_id, new, domains, effects, objects)
+                await _begin(url, head, new, domains, effects, objects)
                 if isinstance(place, DataDirectory):
                     for domain in new:
                         mark_born(effects.disk, place.home(domain))
@@ -65,7 +71,7 @@ async def add_domains(place: DirectoryOrCluster, domains: int, effects: Effects)
 
 
 async def _begin(
-    url: LogUrl, cluster_id: str, new: Sequence[int], domains: int, effects: Effects, objects: Objects | None
+    url: LogUrl, catalog: Head, new: Sequence[int], domains: int, effects: Effects, objects: Objects | None
 ) -> None:
     """The logs of the domains that the catalog does not name yet."""
     async with AsyncExitStack() as stack:
@@ -77,4 +83,4 @@ async def _begin(
             if tail > 1:
                 raise Corrupt("the log of a new domain was used: move it away", log=str(url), domain=domain)
             if tail == 0:
-                await begin_log(log, uuid.UUID(cluster_id), domain, effects, domains)
+                await begin_log(log, uuid.UUID(bytes=catalog.cluster_id), domain, effects, domains, catalog.version)

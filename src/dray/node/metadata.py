@@ -223,7 +223,7 @@ class InMemory:
         for domain in all_domains(options.domains):
             log = await open_log(MemoryLogs(), domain, effects.of_logs, log_options(options))
             stack.push_async_callback(log.close)
-            await begin_log(log, identity.cluster, domain, effects, options.domains)
+            await begin_log(log, identity.cluster, domain, effects, options.domains, SUPPORTED)
             parts.append(Part(domain=domain, log=log, checkpoints=MemoryCheckpoints(), folder=None))
         return parts
 
@@ -238,14 +238,14 @@ def log_options(options: MetadataOptions, cluster_id: UUID | None = None) -> Log
     )
 
 
-async def begin_log(log: Log, cluster: UUID, domain: int, effects: Effects, domains: int) -> None:
-    """The first entry of a new log, of a cluster with so many data domains."""
+async def begin_log(log: Log, cluster: UUID, domain: int, effects: Effects, domains: int, version: int) -> None:
+    """The first entry of a new log, of a cluster with so many data domains and these rules."""
     genesis = Genesis(
         cluster_id=cluster.bytes,
         log_id=effects.entropy.random_bytes(8),
         domain=domain,
         domains=domains,
-        version=SUPPORTED,
+        version=version,
     )
     await log.append(founding(genesis, effects.clock.wall_ms()))
 

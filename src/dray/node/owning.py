@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dray.errors import Corrupt
 from dray.log.files import FileLog
 from dray.log.opening import open_log
-from dray.machine.head import all_domains
+from dray.machine.head import SUPPORTED, all_domains
 from dray.machine.machine import Machine
 from dray.node.directory import DataDirectory, Identity, mark_born, was_born
 from dray.node.metadata import Effects, MetadataOptions, Part, begin_log, log_options
@@ -81,7 +81,7 @@ async def open_logs(
         for domain in reversed(all_domains(domains)):  # ND5: the catalog is the last
             log = logs[domain] if domain in logs else await opened(domain)
             if await log.tail() == 0:
-                await begin_log(log, identity.cluster, domain, effects, domains)
+                await begin_log(log, identity.cluster, domain, effects, domains, SUPPORTED)
             mark_born(effects.disk, directory.home(domain))
     for domain in logs:
         mark_born(effects.disk, directory.home(domain))
