@@ -19,7 +19,19 @@ from dray.log.port import BEFORE_ALL, Log, LostReply, NotAppended, Position
 from dray.log.server import IN_FLIGHT_BYTES, LogServer
 from dray.log.sockets import Address
 from dray.log.urls import ServedLogs
-from dray.log.wire import VERSION, Frame, FrameKind, answer_hello, decode_welcome, encode_frame, hello, read_frame
+from dray.log.wire import (
+    OLDEST,
+    VERSION,
+    Frame,
+    FrameKind,
+    Welcome,
+    answer_hello,
+    decode_welcome,
+    encode_frame,
+    encode_welcome,
+    hello,
+    read_frame,
+)
 from dray.offload import ThreadOffload
 from tests.log.contract import (
     DEADLINE_S,
@@ -354,6 +366,25 @@ async def test_a_newer_client_is_answered_in_the_version_that_both_know(served: 
     assert welcome.version == VERSION
     frame = Frame(kind=FrameKind.HELLO, id=0, payload=hello(VERSION))
     assert answer_hello(frame, newest=VERSION + 7) == VERSION, "a newer server speaks as its client does"
+
+
+@pytest.mark.parametrize("version", [OLDEST - 1, VERSION + 1])
+async def test_a_server_that_speaks_no_version_of_ours_is_refused(tmp_path: Path, version: int) -> None:
+    """LG19"""
+    welcome = Welcome(version=version, cluster_id=CLUSTER, max_entry_bytes=4096, domains=(DOMAIN,))
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        frame = await read_frame(reader, 0)
+        writer.writelines(encode_frame(FrameKind.WELCOME, frame.id, encode_welcome(welcome)))
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_unix_server(answer, tmp_path / "meta.sock")
+    log = ClientLog(tmp_path / "meta.sock", DOMAIN, call_seconds=1)
+    with pytest.raises(WrongServer, match="upgrade the older one"):
+        await log.append(b"entry")
+    await log.close()
+    server.close()
 
 
 async def test_a_slow_follower_grows_no_memory_and_stops_nobody(tmp_path: Path) -> None:

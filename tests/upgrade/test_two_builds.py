@@ -7,10 +7,11 @@ from dray.log import envelope
 from dray.log.memory import MemoryLog
 from dray.machine import checkpoint
 from dray.machine.checkpoint import CheckpointTooNew
-from dray.machine.command import NotActive, encode
+from dray.machine.command import BadCommand, Decoders, NotActive, Packed, encode
 from dray.machine.garbage import Pinned
 from dray.machine.head import Activate
 from dray.machine.machine import Machine
+from dray.machine.noun import Noun
 from dray.machine.sessions import KeepAlive, SessionKind
 from dray.machine.step import Outcome
 from dray.machine.verdict import DONE, Done, Refused, Why
@@ -44,13 +45,14 @@ def test_below_its_version_a_newer_build_does_exactly_what_an_older_one_does(see
     print(f"seed={seed}")
     world = World(seed, version=version).run(250)
     writer = world.tape.open("newer", highest_version=NEWER)
-    note, pin = Note(text="x"), LongPin(pin="p", reason="never")
+    note, pin = Note(text="x"), LongPin(pin="p", reason="whoever reads it would hold it")
     world.tape.write(forged(writer, encode(note, NEWER), encode(pin, NEWER), encode(KeepAlive(), version)))
     world.run(50)
     old, new = fold(world.tape.entries, Machine), fold(world.tape.entries, NewMachine)
     assert old.digest == new.digest
     assert checkpoint.dump(old) == checkpoint.dump(new)
     assert not new.notes.texts
+    assert (writer.session, "p") not in new.objects.pins
     assert checkpoint.dump(checkpoint.load(checkpoint.dump(old), NewMachine)) == checkpoint.dump(new)
 
 
@@ -76,6 +78,24 @@ def test_no_writer_sends_what_the_active_version_does_not_have():
         encode(LongPin(pin="p", reason="r"), NEWER - 1)
     number, payload = encode(LongPin(pin="p"), NEWER - 1)
     assert (number, payload) == encode(Machine().decoders.decode(number, payload, 1), 1), "an old build reads it"
+
+
+class Bare(Packed, frozen=True, kw_only=True):
+    """A newer command whose number says it all."""
+
+    number = 251
+    since = NEWER
+
+
+def test_a_newer_command_without_fields_is_told_by_its_number():
+    """M10"""
+    with pytest.raises(NotActive):
+        encode(Bare(), NEWER - 1)
+    number, payload = encode(Bare(), NEWER)
+    decoders = Decoders([Bare])
+    with pytest.raises(BadCommand):
+        decoders.decode(number, payload, NEWER - 1)
+    assert decoders.decode(number, payload, NEWER) == Bare()
 
 
 def test_after_activate_the_newer_rules_hold_and_an_older_build_stops(monkeypatch):
@@ -133,6 +153,22 @@ def test_a_checkpoint_without_a_section_has_an_empty_noun(monkeypatch):
     for position, entry in tape.entries[loaded.position :]:
         loaded.apply(position, entry)
     assert checkpoint.dump(loaded) == checkpoint.dump(tape.machine)
+
+
+class Without(Machine):
+    """What it writes lacks the section of its last noun."""
+
+    def all_nouns(self) -> tuple[Noun, ...]:
+        return super().all_nouns()[:-1]
+
+
+def test_a_section_that_is_missing_is_an_empty_noun():
+    """K3"""
+    tape = Tape(version=Machine.supported)
+    tape.open()
+    whole, without = checkpoint.dump(tape.machine), checkpoint.dump(fold(tape.entries, Without))
+    assert without != whole
+    assert checkpoint.dump(checkpoint.load(without)) == whole
 
 
 def test_a_tool_of_an_older_build_hinders_no_upgrade():
