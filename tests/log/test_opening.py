@@ -1,6 +1,8 @@
 """A URL says which log is meant, and one function opens it for whoever wants it."""
 
+import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -12,6 +14,9 @@ from dray.log.opening import LogEffects, LogOptions, is_served, look_at_log, ope
 from dray.log.port import BEFORE_ALL, NotAppended
 from dray.log.server import LogServer
 from dray.log.urls import (
+    SHARED_FORMS,
+    SHARED_SCHEMES,
+    DeltaLogs,
     EtcdLogs,
     LocalLogs,
     MemoryLogs,
@@ -19,6 +24,7 @@ from dray.log.urls import (
     PasswordInUrl,
     PostgresLogs,
     ServedLogs,
+    SharedLogs,
     parse_log_url,
 )
 from dray.offload import InlineOffload
@@ -43,8 +49,11 @@ URLS = {
         endpoints=("o1:6648", "[::1]:6649"), namespace="ns", prefix="a-b", secure=True, token_file=Path("/token"),
         ca=Path("/ca.pem"),
     ),
+    "deltalog:": DeltaLogs(),
+    "deltalog:/shared": DeltaLogs(Path("/shared")),
     "memory:": MemoryLogs(),
 }  # fmt: skip
+SOURCE = Path(__file__).parents[2] / "src" / "dray"
 
 
 @pytest.fixture
@@ -111,6 +120,24 @@ def test_a_relative_path_is_of_the_directory_in_which_it_was_given(tmp_path, mon
 def test_what_no_log_has_is_refused_with_what_there_is(text: str) -> None:
     with pytest.raises(Invalid, match="local:DIR"):
         parse_log_url(text)
+
+
+@pytest.mark.parametrize("text", URLS)
+def test_what_brokers_share_is_known_by_how_its_url_begins(text: str) -> None:
+    assert isinstance(parse_log_url(text), SharedLogs) is text.startswith(SHARED_SCHEMES)
+
+
+def test_every_engine_that_brokers_share_is_told_to_whoever_gives_another() -> None:
+    meant = {type(parse_log_url(form.replace("PORT", "1").replace("[DIR]", ""))) for form in SHARED_FORMS.split(", ")}
+    assert meant == set(get_args(SharedLogs))
+
+
+def test_no_module_beside_the_logs_lists_the_engines() -> None:
+    """Who adds one has `urls` and `opening` to go to; everybody else asks for `SharedLogs`."""
+    engines = re.compile("|".join(rf"\b{engine.__name__}\b" for engine in get_args(SharedLogs)))
+    beside = (path for path in SOURCE.rglob("*.py") if SOURCE / "log" not in path.parents)
+    named = {path: set(engines.findall(path.read_text(encoding="utf-8"))) for path in beside}
+    assert [path for path, names in named.items() if len(names) == len(get_args(SharedLogs))] == []
 
 
 async def test_owner_joiner_and_reader_open_the_same_log(tmp_path, effects) -> None:

@@ -22,7 +22,7 @@ from dray.clock import Clock, SystemClock
 from dray.config import Config
 from dray.errors import Invalid, NotFound
 from dray.log.settings import LogSettings
-from dray.log.urls import DeltaLogs, EtcdLogs, MemoryLogs, OxiaLogs, PostgresLogs, ServedLogs
+from dray.log.urls import MemoryLogs, ServedLogs, SharedLogs
 from dray.node.roles.broker import RunningBroker, run_broker
 from dray.node.settings import BrokerSettings
 from dray.node.store import store_of
@@ -75,9 +75,10 @@ def options_of(config: Config) -> CompactorOptions:
 def _place(config: Config) -> tuple[Path, str | None]:
     """The data directory that keeps the log; or any, and the log that brokers of several machines share."""
     data = config.get(BrokerSettings).data.absolute()
-    match config.get(LogSettings).place:
-        case PostgresLogs() | EtcdLogs() | OxiaLogs() | DeltaLogs() as log:
-            return data, str(log)
+    log = config.get(LogSettings).place
+    if isinstance(log, SharedLogs):
+        return data, str(log)
+    match log:
         case ServedLogs(address=Path() as socket):
             return socket.parent, None
         case MemoryLogs():

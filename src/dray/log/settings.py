@@ -7,15 +7,12 @@ from pydantic import field_validator, model_validator
 
 from dray.config import Section, Size
 from dray.errors import Invalid
-from dray.log.urls import LogUrl, PasswordInUrl, ServedLogs, parse_log_url
+from dray.log.urls import SHARED_FORMS, LogUrl, PasswordInUrl, ServedLogs, parse_log_url
 
 _LARGEST_ENTRY: Final = Size("16MiB")
 """What a length in a segment can say; `FileLog.open` refuses more."""
 _LEAST: Final = Size("16MiB")
-_EXPECTED: Final = (
-    "expected local:DIR, unix:DIR/meta.sock, postgresql://USER@HOST/DATABASE, etcd://HOST:PORT/PREFIX, "
-    "oxia://HOST:PORT/NAMESPACE, deltalog: or memory:"
-)
+_EXPECTED: Final = f"expected local:DIR, unix:DIR/meta.sock, {SHARED_FORMS} or memory:"
 
 
 class LogSettings(Section):

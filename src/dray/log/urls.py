@@ -22,10 +22,12 @@ from urllib.parse import parse_qsl, urlsplit
 from dray.errors import Invalid
 from dray.log.sockets import Address
 
-_KNOWN: Final = (
-    "local:DIR, unix:SOCKET, tcp:HOST:PORT, postgresql://USER@HOST/DATABASE, etcd://HOST:PORT/PREFIX, "
-    "oxia://HOST:PORT/NAMESPACE, deltalog:[DIR] or memory:"
+SHARED_SCHEMES: Final = ("postgresql:", "postgres:", "etcd:", "etcds:", "oxia:", "oxias:", "deltalog:")
+"""How the URLs of `SharedLogs` begin."""
+SHARED_FORMS: Final = (
+    "postgresql://USER@HOST/DATABASE, etcd://HOST:PORT/PREFIX, oxia://HOST:PORT/NAMESPACE, deltalog:[DIR]"
 )
+_KNOWN: Final = f"local:DIR, unix:SOCKET, tcp:HOST:PORT, {SHARED_FORMS} or memory:"
 
 
 class PasswordInUrl(Invalid):

@@ -19,7 +19,7 @@ from pathlib import Path
 from dray.clock import Clock
 from dray.errors import DrayError, Invalid
 from dray.ids import Entropy
-from dray.log.urls import DeltaLogs, EtcdLogs, LocalLogs, LogUrl, MemoryLogs, OxiaLogs, PostgresLogs, ServedLogs
+from dray.log.urls import DeltaLogs, LocalLogs, LogUrl, MemoryLogs, ServedLogs, SharedLogs
 from dray.node.birth import remember_birth
 from dray.node.clustered import Clustered
 from dray.node.directory import DataDirectory, Identity, new_identity
@@ -79,13 +79,13 @@ async def open_plane(
 
     `log` says where the logs are: None, in the directory. In memory there is no directory.
     """
+    if isinstance(log, SharedLogs):
+        return await _clustered(stack, root, log, store, effects, options)
     match log:
         case MemoryLogs():
             return await _in_memory(stack, store, effects, options)
         case ServedLogs(address=Path() as socket):
             return await _joined(stack, root, socket, store, effects, options)
-        case PostgresLogs() | EtcdLogs() | OxiaLogs() | DeltaLogs():
-            return await _clustered(stack, root, log, store, effects, options)
         case LocalLogs() | None:
             return await _owned(stack, DataDirectory(root, None if log is None else log.root), store, effects, options)
         case ServedLogs():

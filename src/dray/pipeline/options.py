@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from dray.errors import Invalid
-from dray.log.urls import PasswordInUrl, SharedLogs, parse_log_url
+from dray.log.urls import SHARED_FORMS, SHARED_SCHEMES, PasswordInUrl, SharedLogs, parse_log_url
 from dray.pipeline.errors import BadOption
 
 EARLIEST: Final = -2
@@ -44,7 +44,6 @@ _OF_A_TABLE: Final = frozenset(
 """Properties that Spark gives every table of its catalog."""
 _COPY: Final = "option."
 _ADDRESSES: Final = ("http://", "https://")
-_LOGS: Final = ("postgresql:", "postgres:", "etcd:", "etcds:", "oxia:", "oxias:", "deltalog:")
 
 ByPartition: TypeAlias = dict[str, dict[int, int]]
 """Numbers by topic and partition."""
@@ -178,7 +177,7 @@ def _where(options: Mapping[str, str]) -> _Where:
     path, url, log = options.get("path", ""), options.get("url"), options.get("log")
     if url is None and path.startswith(_ADDRESSES):
         path, url = "", path
-    if log is None and path.startswith(_LOGS):
+    if log is None and path.startswith(SHARED_SCHEMES):
         path, log = "", path
     if sum(map(bool, (path, url, log))) > 1:
         raise BadOption(
@@ -213,11 +212,7 @@ def _shared_log(text: str, options: Mapping[str, str]) -> SharedLogs:
     except Invalid:
         found = None
     if not isinstance(found, SharedLogs):
-        raise BadOption(
-            "it is what log.url of the brokers is: postgresql://USER@HOST/DATABASE, etcd://HOST:PORT/PREFIX or "
-            "deltalog:",
-            option="log",
-        )
+        raise BadOption(f"it is what log.url of the brokers is, one of {SHARED_FORMS}", option="log")
     if not options.get("objects"):
         raise BadOption("objects is missing: where the brokers keep records, their objects.url", option="objects")
     return found
