@@ -34,15 +34,24 @@ def old(tmp_path_factory) -> Iterator[Drayd]:
         yield daemon
 
 
-def asked(daemon: Drayd, path: str, body: dict[str, object]) -> tuple[int, dict[str, object]]:
-    """The status and the error of a POST."""
+def at(daemon: Drayd, path: str) -> str:
     base = daemon.http.partition(" ")[0].removesuffix("/")
-    request = urllib.request.Request(
-        f"http://{base}/v1{path}", json.dumps(body).encode(), {"content-type": "application/json"}
-    )
+    return f"http://{base}/v1{path}"
+
+
+def asked(daemon: Drayd, path: str, body: dict[str, object] | None = None) -> tuple[int, dict[str, object]]:
+    """The status and the error of a POST, or without a body of a GET."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(at(daemon, path), data, {"content-type": "application/json"})
     with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(request, timeout=30)
+        urllib.request.urlopen(request, timeout=60)
     return refused.value.code, json.loads(refused.value.read())["error"]
+
+
+def described(daemon: Drayd, method: str, path: str) -> set[str]:
+    """The statuses that the API says an endpoint has."""
+    with urllib.request.urlopen(at(daemon, "/openapi.json"), timeout=60) as answer:
+        return set(json.loads(answer.read())["paths"][path][method]["responses"])
 
 
 @pytest.mark.parametrize(
@@ -59,6 +68,16 @@ def test_over_http_it_is_501(old, path, body):
     status, error = asked(old, path, body)
     assert (status, error.get("retryable", False)) == (501, False)
     assert ADVICE in error["message"]
+
+
+def test_a_group_whose_leases_pass_is_told_501_as_the_api_says(old):
+    """M10, CO8: its records were handed out, and that they failed cannot be written."""
+    consume = "/topics/orders/consume?group=sleepers&max=1000&lease=1s"
+    with urllib.request.urlopen(at(old, consume), timeout=60) as answer:
+        assert json.loads(answer.read())["records"]
+    status, error = asked(old, f"{consume}&wait=30s")
+    assert (status, ADVICE in error["message"]) == (501, True)
+    assert "501" in described(old, "get", "/topics/{topic}/consume")
 
 
 async def test_over_grpc_it_is_unimplemented(old):

@@ -116,7 +116,7 @@ class ConsumeApi:
         return [
             endpoint(
                 method="GET", path="/topics/{topic}/consume", action="topic.consume", handle=self.consume,
-                query=ConsumeQuery, body=NoBody, gives=ConsumedOut, statuses=(307, 404, 409, 429, 504),
+                query=ConsumeQuery, body=NoBody, gives=ConsumedOut, statuses=(307, 404, 409, 429, 501, 504),
                 summary="Records that the group has not settled, for the time of a lease.",
             ),
             endpoint(

@@ -34,7 +34,7 @@ _MEANINGS: Final[Mapping[int, str]] = {
     428: "this cannot be undone: ask again, confirmed",
     429: "a limit is reached: try again later",
     500: "a bug, or damaged data",
-    501: "this is not served",
+    501: "this is not served, or the active rules do not have it yet",
     503: "nothing happened: try again",
     504: "it may have happened: ask again with the same identity",
 }
