@@ -9,9 +9,13 @@ from starlette.applications import Starlette
 
 from dray.access.errors import OverLimit
 from dray.errors import Corrupt, DrayError, NotFound, Unavailable
-from dray.servers.http.catalog import catalog_routes
+from dray.servers.http.catalog import NoSuchNamespace, ReadOnlyCatalog, catalog_routes
 from dray.servers.http.gate import HttpGuard
 from tests.access.stand import stand
+
+
+class EmptyOfSomething(NoSuchNamespace):
+    """A class that no table knows."""
 
 
 class NoTables:
@@ -47,6 +51,9 @@ async def asking(error: DrayError) -> AsyncIterator[httpx.AsyncClient]:
         (Unavailable("x"), 503, "ServiceUnavailableException"),
         (OverLimit("x"), 503, "ServiceUnavailableException"),
         (NotFound("x"), 404, "NotFoundException"),
+        (NoSuchNamespace("x"), 404, "NoSuchNamespaceException"),
+        (EmptyOfSomething("x"), 404, "NoSuchNamespaceException"),
+        (ReadOnlyCatalog("x"), 406, "UnsupportedOperationException"),
         (Corrupt("x"), 500, "InternalServerError"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, DrayError) else None,
@@ -61,3 +68,12 @@ async def test_an_error_is_told_as_iceberg_does_and_what_may_be_tried_again_says
         seen = await api.head("/iceberg/v1/namespaces/topics/tables/orders")
         assert (seen.status_code, seen.content) == (status, b"")
         assert ("retry-after" in seen.headers) is (status == 503)
+
+
+@pytest.mark.parametrize(
+    ("error", "type_"), [(NotFound("x"), "NoSuchTableException"), (NoSuchNamespace("x"), "NoSuchNamespaceException")]
+)
+async def test_what_is_not_found_where_a_table_is_asked_for_is_the_table(error, type_):
+    async with asking(error) as api:
+        answer = await api.get("/iceberg/v1/namespaces/topics/tables/orders")
+        assert (answer.status_code, answer.json()["error"]["type"]) == (404, type_)

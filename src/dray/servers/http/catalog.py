@@ -27,7 +27,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dray.errors import DrayError, Invalid, Kind, NotFound, is_retryable
+from dray.errors import DrayError, Invalid, Kind, NotFound, is_retryable, nearest
 from dray.servers.http.errors import JSON, RETRY_S
 from dray.servers.http.gate import HttpGuard
 
@@ -170,25 +170,26 @@ def _as_meant(request: Request) -> Request:
     return Request({**request.scope, "headers": headers}, request.receive)
 
 
-_TYPES: Final = {
-    Kind.NOT_FOUND: ("NotFoundException", 404), Kind.INVALID: ("BadRequestException", 400),
+_NOT_FOUND: Final = ("NotFoundException", 404)
+_BY_KIND: Final[Mapping[Kind, tuple[str, int]]] = {
+    Kind.NOT_FOUND: _NOT_FOUND, Kind.INVALID: ("BadRequestException", 400),
     Kind.UNAUTHENTICATED: ("NotAuthorizedException", 401), Kind.FORBIDDEN: ("ForbiddenException", 403),
     Kind.UNAVAILABLE: ("ServiceUnavailableException", 503),
 }  # fmt: skip
+_MEANING: Final[Mapping[type[DrayError], tuple[str, int]]] = {
+    NoSuchNamespace: ("NoSuchNamespaceException", 404),
+    ReadOnlyCatalog: ("UnsupportedOperationException", 406),
+}
+"""Errors whose class says more than their kind; one that is not here is told as the nearest of its bases."""
 
 
 def _error(error: DrayError, request: Request) -> Response:
-    kind, status = _TYPES.get(error.kind, ("InternalServerError", 500))
-    if isinstance(error, NoSuchNamespace):
-        kind = "NoSuchNamespaceException"
-    elif status == 404 and "table" in request.path_params:
-        kind = "NoSuchTableException"
-    elif isinstance(error, ReadOnlyCatalog):
-        kind, status = "UnsupportedOperationException", 406
+    meant = nearest(error, _MEANING, _BY_KIND.get(error.kind, ("InternalServerError", 500)))
+    type_, status = ("NoSuchTableException", 404) if meant == _NOT_FOUND and "table" in request.path_params else meant
     headers = {"Retry-After": str(RETRY_S)} if is_retryable(error) else {}  # HE2
     if request.method == "HEAD":
         return Response(status_code=status, headers=headers)
-    return _json({"error": {"message": str(error), "type": kind, "code": status}}, status, headers)
+    return _json({"error": {"message": str(error), "type": type_, "code": status}}, status, headers)
 
 
 def _page_rows(request: Request) -> int | None:

@@ -117,7 +117,7 @@ async def topic_of(name: str, asked: Asked) -> Topic:
         raise
 
 
-def check_group(name: str) -> None:
+def check_group_resource(name: str) -> None:
     """Raise unless a group can have this name and configs."""
     if not name:
         raise Invalid("a group has a name")
@@ -143,7 +143,7 @@ async def _alter_topic(change: Change, asked: Asked, services: Services) -> None
 
 
 async def _alter_group(change: Change, services: Services) -> None:
-    check_group(change.name)
+    check_group_resource(change.name)
     wishes, configs, given = change.wishes(), services.group_configs, {}
     for wish in wishes:
         if wish.change in (ConfigChange.APPEND, ConfigChange.SUBTRACT):

@@ -12,7 +12,7 @@ from typing import Final
 from dray.errors import DrayError, Invalid
 from dray.pace import Pace
 from dray.servers.kafka.asked import Asked
-from dray.servers.kafka.configured import ConfigSource, ResourceType, check_broker, check_group, topic_of
+from dray.servers.kafka.configured import ConfigSource, ResourceType, check_broker, check_group_resource, topic_of
 from dray.servers.kafka.error_codes import ErrorCode, Family, code_for
 from dray.servers.kafka.handler import Context, Endpoint, Services, TooMany, check_count
 from dray.servers.kafka.messages.describe_configs import (
@@ -86,7 +86,7 @@ async def _configs(
         case ResourceType.TOPIC:
             return _of_topic((await topic_of(one.resource_name, asked)).configs)
         case ResourceType.GROUP:
-            check_group(one.resource_name)
+            check_group_resource(one.resource_name)
             return _of_group(one.resource_name, services)
         case ResourceType.BROKER:
             check_broker(one.resource_name, services, may_be_any=True)
