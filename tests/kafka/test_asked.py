@@ -11,7 +11,7 @@ import pytest
 from dray.clock import ManualClock
 from dray.errors import Unavailable
 from dray.replica.replica import Replica
-from dray.servers.kafka import apis, plain
+from dray.servers.kafka import apis, configured, described, plain
 from dray.servers.kafka.asked import Asked
 from dray.servers.kafka.handler import Services
 from dray.topics.errors import TopicExists, UnknownPartition, UnknownTopic, UnknownTopicId
@@ -102,7 +102,7 @@ def test_no_handler_finds_a_topic_by_itself() -> None:
     """KP23."""
     names = [module.name for module in pkgutil.iter_modules(apis.__path__)]
     assert "metadata" in names
-    for module in (plain, *(import_module(f"{apis.__name__}.{name}") for name in names)):
+    for module in (plain, configured, described, *(import_module(f"{apis.__name__}.{name}") for name in names)):
         source = inspect.getsource(module)
         for way in ("topics.peek", "topics.find", "topics.visible", "topics.check", "catalog.machine", "Freshness("):
             assert way not in source, f"{module.__name__} must ask dray.servers.kafka.asked instead of {way}"

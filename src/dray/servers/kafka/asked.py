@@ -1,4 +1,4 @@
-"""What a request names, found: every topic name and id that a client sends goes through here.
+"""What a request names, found: topics and partitions that a client asks for go through here.
 
     asked = Asked(services)              one for each request
     await asked.topic(name)              the topic, or UnknownTopic
@@ -10,6 +10,11 @@
 
 "No" is never said from memory, for others make topics and partitions too. All
 that one request asks shares one sync.
+
+Names come by two more ways, and whether a client may is asked there: a member
+of a group names what it wants to read, some of which may be made later
+(`apis.consumer_group_heartbeat`; `dray.groups.topics` finds it), and is told
+the topics of all offsets of its group (`apis.offset_fetch`).
 
 Invariants
     KP23  No handler finds or makes a topic in another way: whether a client
