@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dray.disk import Disk
 from dray.log.closed import ClosedLog
-from dray.log.reader import scan, segment_firsts
+from dray.log.reader import segment_firsts
 from dray.log.segment import segment_name
 
 
@@ -24,8 +24,6 @@ class Salvage:
     log: ClosedLog
     """The valid prefix."""
     lost_bytes: int = 0
-    lost_upto: int | None = None
-    """The highest position that could still be read behind the damage, if any."""
     reason: str | None = None
     """What is wrong; None if the log is whole."""
 
@@ -39,10 +37,8 @@ def salvage(directory: Path, disk: Disk) -> Salvage:
     firsts = segment_firsts(disk, directory)
     kept = log.survey.segments
     total = sum(disk.size(directory / segment_name(first)) or 0 for first in firsts)
-    readable = [scan(disk, directory / segment_name(first), first).last for first in firsts[len(kept) :]]
     return Salvage(
         log=log,
         lost_bytes=total - sum(segment.end for segment in kept),
-        lost_upto=max(readable, default=None),
         reason=damage.reason,
     )
