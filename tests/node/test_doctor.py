@@ -92,6 +92,14 @@ async def fill_again(running) -> None:
     await running.domains.catalog.propose(KeepAlive())
 
 
+async def test_a_log_that_takes_too_long_is_a_finding_and_no_crash(tmp_path, effects, monkeypatch):
+    monkeypatch.setattr(doctor, "LOOK_S", 0.0)
+    async with metadata(tmp_path, effects):
+        found = (await examined(tmp_path))["log"]
+    assert found.state is doctor.State.FAIL
+    assert "to its end" in found.saw
+
+
 @pytest.mark.slow
 async def test_a_store_that_cannot_be_reached_is_found(tmp_path):
     found = await findings(

@@ -48,6 +48,8 @@ FILES_BESIDES: Final = 256
 SLOW_SYNC_MS: Final = 50
 FREE_WANTED: Final = 1 << 30
 STORE_SKEW_MS: Final = 300_000
+LOOK_S: Final = 60.0
+"""What a look at a log may take."""
 
 
 class State(Enum):
@@ -94,6 +96,11 @@ async def examine(config: Config) -> AsyncIterator[Finding]:
             yield found
     except DrayError as error:
         yield _failed("log", error)
+    except TimeoutError:
+        yield Finding(
+            check="log", state=State.FAIL, saw=f"it could not be read to its end within {LOOK_S:.0f} s",
+            next="see that what keeps it answers; a log of many entries without a checkpoint takes that long too",
+        )  # fmt: skip
 
 
 def _failed(check: str, error: DrayError) -> Finding:
@@ -266,7 +273,7 @@ async def _domains(config: Config, url: SharedLogs) -> tuple[Finding, list[Machi
     effects = _effects(offload)
     place = cluster_place(url, store_of(config.get(ObjectsSettings)), effects)
     try:
-        async with asyncio.timeout(60), visit(place, effects) as visited:
+        async with asyncio.timeout(LOOK_S), visit(place, effects) as visited:
             machines = [await visited.machine(domain, effects) for domain in visited.domains(effects)]
     except NoCluster as error:
         objects = await place.open_objects()
@@ -286,7 +293,7 @@ async def _domains(config: Config, url: SharedLogs) -> tuple[Finding, list[Machi
 
 async def _engine(url: EtcdLogs | OxiaLogs) -> Finding:
     """Whether every server of the engine answers, and has room (LG29) or somebody who leads."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LOOK_S):
         if isinstance(url, EtcdLogs):
             from dray.log.etcd.survey import survey
 
@@ -306,7 +313,7 @@ async def _log(directory: DataDirectory) -> tuple[Finding, list[Machine]]:
     disk, machines = LocalDisk(), list[Machine]()
     try:
         for domain in sorted(directory.domains(disk)) or [CATALOG_DOMAIN]:
-            async with asyncio.timeout(60), inspect(directory, domain, disk) as inspected:
+            async with asyncio.timeout(LOOK_S), inspect(directory, domain, disk) as inspected:
                 if inspected.damage is not None:
                     return _damaged(directory, domain, inspected.damage), []
                 machines.append(await current_machine(inspected))
