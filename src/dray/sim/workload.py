@@ -87,6 +87,8 @@ class Workload:
         """Retention and admins are at work: records may go from the front, and streams for good."""
         self.places: dict[StreamId, dict[bytes, int]] = {}
         """After `check`: where each batch of a stream begins."""
+        self._silent: list[tuple[int, int, dict[StreamId, int]]] = []
+        """Producers that have ended: id, epoch, and the sequence that is next in each stream."""
         self._truth_is_known = True
         self._pause = pause
         self._counter = 0
@@ -196,7 +198,7 @@ class Workload:
             await asyncio.sleep(dice.random())
 
     async def epochs(self, name: str, dice: Random) -> None:
-        """With a producer id: a new epoch now and then, and silences after which nobody remembers the old one."""
+        """With a producer id: a new epoch now and then; and at the end silence, until `come_back`."""
         producer = await self.cluster.insist(lambda broker: broker.new_producer())
         epoch, sequences = 0, dict[StreamId, int]()
         while self.history.working:
@@ -212,6 +214,19 @@ class Workload:
                 sequences[stream] = place["sequence"] + sent.batch.records
             else:
                 epoch, sequences = epoch + 1, {}  # as a client does that has lost its place
+        self._silent.append((producer, epoch, sequences))
+
+    async def come_back(self) -> None:
+        """P5: producers that fell silent go on where they were, though nobody remembers them."""
+        dice = self.world.dice("come back")
+        for producer, epoch, sequences in self._silent:
+            for stream, sequence in sequences.items():
+                if stream not in self.cluster.streams:
+                    continue
+                batch = self.batch(dice, f"back-{producer}", stream, producer=producer, epoch=epoch, sequence=sequence)
+                sent = self.note(batch)
+                while sent.fate is Fate.UNKNOWN:
+                    await self._ask_again(sent, dice)
 
     def check_epochs(self) -> None:
         """P3: behind a record of a newer epoch there is none of an older one. After `check`."""

@@ -5,6 +5,8 @@ from typing import Final
 import msgspec
 
 from dray.machine.step import Step
+from dray.machine.stream import Stream
+from dray.machine.streams import ExpireProducers, Streams
 from dray.machine.topics import AlterTopic, DeleteTopic, Topic, Topics
 from dray.machine.verdict import Verdict
 from dray.replica.letting_go import LettingGo
@@ -12,6 +14,7 @@ from dray.retention.floors import KEEP, RetentionRules, Rules, read_rules
 from dray.topics.service import TopicService
 
 _ALTER: Final = Topics._alter
+_EXPIRE: Final = Streams._expire_producers
 _STEP: Final = LettingGo.step
 
 
@@ -34,6 +37,14 @@ def rules_as_they_were(self: RetentionRules, topic: Topic | None) -> Rules:
     if topic is None:
         return KEEP
     return self._known.setdefault(topic.id, (topic.revision, read_rules(topic)))[1]
+
+
+def forgets_that_it_forgot(self: Streams, step: Step, stream: Stream, command: ExpireProducers) -> Verdict:
+    """A producer whose state is gone is taken for one that has not begun."""
+    floor = stream.producer_floor
+    verdict = _EXPIRE(self, step, stream, command)
+    stream.producer_floor = floor
+    return verdict
 
 
 async def lets_go_once(self: LettingGo, now_ms: int | None = None) -> int:

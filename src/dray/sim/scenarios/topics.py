@@ -3,15 +3,15 @@
 Admins make topics, give them partitions, delete records of them and delete
 them through any broker, and make them again under the same name; others alter
 the configs of a topic that stays (`dray.sim.alterations`). Producers with ids
-change their epochs, fall silent until they are forgotten and come back; groups
-commit offsets and are forgotten too.
+change their epochs, and groups commit offsets.
 
 Checked: when a deletion was answered, every stream of the topic is closed
 (TS2); a topic that was made is there with all its partitions (T5); within a
 producer's records epochs never go back (P3). After heal every saga comes to
 its end, whoever began it; what silent producers and groups left is forgotten,
-the bucket holds nothing that nobody needs, checkpoints are confirmed and the
-logs are trimmed, and everybody serves.
+producers that come back then go on where they were (P5), the bucket holds
+nothing that nobody needs, checkpoints are confirmed and the logs are trimmed,
+and everybody serves.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from typing import Final
 
 from dray.errors import DrayError
 from dray.machine.names import StreamId, TopicId, domain_of
+from dray.machine.streams import Streams
 from dray.machine.topics import Topic, Topics
 from dray.replica.checkpointer import Checkpointer
 from dray.replica.checkpoints import MemoryCheckpoints
@@ -166,7 +167,7 @@ class Admins:
 
 
 async def topics(world: World) -> None:
-    """TS1, TS2, T5, P3, RT2, R-048, R-106, R-112"""
+    """TS1, TS2, T5, P3, P5, RT2, R-048, R-106, R-112"""
     dice = world.dice("topics")
     data_domains = dice.choice([1, 1, 1, 2, 2, 4])
     stores = {domain: MemoryCheckpoints() for domain in range(1 if data_domains == 1 else data_domains + 1)}
@@ -201,6 +202,7 @@ async def topics(world: World) -> None:
     alterations.check()
     await world.within(SAGA_SECONDS, alterations.check_retention(), "retention follows the newest configs")
     await world.within(FORGET_SECONDS, _forgotten(cluster), "silent producers and groups are forgotten")
+    await world.within(PROGRESS_SECONDS, workload.come_back(), "whoever was forgotten is taken again")
     await world.within(FORGET_SECONDS, until_clean(cluster), "the bucket is clean")
     await world.within(FORGET_SECONDS, _trimmed(cluster, stores), "checkpoints are confirmed and logs are trimmed")
     await cluster.compare_states()
@@ -264,5 +266,6 @@ PLANTED: Final[dict[str, Scenario]] = {
     "topics/configs-are-read-once": planted(topics, (RetentionRules, "of", bugs.rules_as_they_were)),
     "topics/saga-left-behind": planted(topics, (TopicService, "go_on", bugs.nobody_goes_on)),
     "topics/deleted-before-it-is-closed": planted(topics, (TopicService, "delete", bugs.delete_without_closing)),
+    "topics/forgets-that-it-forgot": planted(topics, (Streams, "_expire_producers", bugs.forgets_that_it_forgot)),
     "topics/trims-once": planted(topics, (LettingGo, "step", bugs.lets_go_once)),
 }
