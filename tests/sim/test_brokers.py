@@ -7,6 +7,7 @@ import pytest
 
 from dray.errors import DrayError
 from dray.objects.port import PutUnknown, StoreUnavailable
+from dray.produce.errors import StreamMissing
 from dray.sim.brokers import Cluster, NoAnswer, Unreachable, surely_not
 from dray.sim.network import FAIR, Link, Weather
 from dray.sim.requests import make_batch
@@ -14,6 +15,11 @@ from dray.sim.workload import Fate, Workload
 from dray.sim.world import Violation, World
 
 STEPS = 40
+
+
+async def no_stream(_stream):
+    """What a broker answers that has not heard of a stream."""
+    return -1
 
 
 async def one_produce(world, *, break_it):
@@ -149,21 +155,23 @@ def test_a_put_is_acknowledged_only_when_it_is_there_and_refused_only_when_it_ne
     play(scenario)
 
 
+async def history(world):
+    """Three batches that were acked, and the clients that know of them."""
+    cluster = Cluster(world, nodes=1)
+    workload = Workload(cluster)
+    cluster.start()
+    await cluster.create_topic(1)
+    dice = world.dice("test")
+    sent = [workload.note(workload.batch(dice, "test", cluster.streams[0])) for _ in range(3)]
+    for one in sent:
+        assert await workload.try_once([one])
+        await asyncio.sleep(1)
+    await workload.check()
+    return workload, sent
+
+
 def test_the_checker_tells_lost_doubled_and_misplaced_batches():
     """A checker that accepts everything proves nothing: each kind of lie is found."""
-
-    async def history(world):
-        cluster = Cluster(world, nodes=1)
-        workload = Workload(cluster)
-        cluster.start()
-        await cluster.create_topic(1)
-        dice = world.dice("test")
-        sent = [workload.note(workload.batch(dice, "test", cluster.streams[0])) for _ in range(3)]
-        for one in sent:
-            assert await workload.try_once([one])
-            await asyncio.sleep(1)
-        await workload.check()
-        return workload, sent
 
     async def lost(world):
         workload, sent = await history(world)
@@ -199,6 +207,24 @@ def test_the_checker_tells_lost_doubled_and_misplaced_batches():
     for lie in (lost, refused_but_there, elsewhere, stranger, out_of_order, stale):
         with pytest.raises(Violation):
             play(lie)
+
+
+def test_nobody_may_deny_a_stream_that_is_there_though_others_are_deleted():
+    async def to_a_reader(world):
+        workload, _ = await history(world)
+        workload.may_vanish = True
+        (broker,) = workload.cluster.live()
+        broker.latest = no_stream
+        await workload.read_latest(workload.cluster.streams[0])
+
+    async def to_a_producer(world):
+        workload, sent = await history(world)
+        workload.may_vanish = True
+        workload.settle(workload.note(sent[0].batch), StreamMissing("no"))
+
+    for denied in (to_a_reader, to_a_producer):
+        with pytest.raises(Violation):
+            play(denied)
 
 
 def test_only_an_unknown_outcome_may_have_happened():

@@ -154,7 +154,7 @@ class Workload:
                     self.history.acked.append(sent)
                 self._told_end(sent.batch.stream, base + sent.batch.records)
             case StreamMissing():
-                self.world.check(self.may_vanish, "a stream is gone", stream=sent.batch.stream)
+                self.world.check(self._is_closed(sent.batch.stream), "a stream is gone", stream=sent.batch.stream)
                 sent.fate = Fate.REFUSED if only_try else Fate.GONE
             case BadBatch() | OutOfOrder() | ProducerFenced():
                 raise self.world.violate("a good batch was rejected", error=repr(answer), value=value_of(sent.batch))
@@ -255,7 +255,7 @@ class Workload:
         """LATEST, through any broker, knows whatever anybody was told before (R-012)."""
         known = self.history.ends.get(stream, 0)
         end = await self.cluster.ask(lambda broker: broker.latest(stream), broker=broker)
-        gone = self.may_vanish and end < 0
+        gone = end < 0 and self._is_closed(stream)
         self.world.check(end >= known or gone, "LATEST is stale", stream=stream, answered=end, known=known)
         if end >= 0:
             self._told_end(stream, end)
@@ -290,6 +290,10 @@ class Workload:
         found = self.cluster.truth_of(stream).streams.find(stream)
         start = _NOWHERE if found is None or found.closed else found.start
         return start if self.may_vanish else 0
+
+    def _is_closed(self, stream: StreamId) -> bool:
+        """Whether anybody may say by now that there is no such stream."""
+        return self.log_start(stream) == _NOWHERE if self._truth_is_known else self.may_vanish
 
     # Committers.
 
