@@ -29,8 +29,11 @@ def find(name: str, first: int = 1) -> int | None:
 
 
 def is_accident(violation: str) -> bool:
-    """Whether a run broke for the words of a plant, or of the scenario itself, and not for a promise."""
-    return violation.startswith(tuple(f"the scenario raised {error}(" for error in ACCIDENTS))
+    """Whether a run broke for the words of a plant, or of the scenario itself, and not for a promise.
+
+    Wherever they were said: in the scenario, in a process that ended, or in work that nobody waited for.
+    """
+    return any(f"{error}(" in violation or f"\n{error}: " in violation for error in ACCIDENTS)
 
 
 if __name__ == "__main__":

@@ -49,11 +49,23 @@ def test_each_bug_planted_in_the_product_is_found_within_200_seeds(name):
 
 
 @pytest.mark.parametrize("error", [TypeError, AttributeError, NameError])
-def test_a_planted_bug_is_not_found_by_its_own_words(monkeypatch, error):
-    async def stumbles(world):
+@pytest.mark.parametrize("place", ["scenario", "process", "task"])
+def test_a_planted_bug_is_not_found_by_its_own_words(monkeypatch, error, place):
+    async def stumble(*_):
         raise error("of the plant")
 
+    async def stumbles(world):
+        match place:
+            case "scenario":
+                await stumble()
+            case "process":
+                world.node("a", stumble).start()
+            case "task":
+                world.network.start(stumble())
+        await asyncio.sleep(1)
+
     monkeypatch.setitem(PLANTED, "stumbles", stumbles)
+    monkeypatch.setattr("tests.sim.found.MOST", 3)
     assert "of the plant" in simulate("stumbles", 1).violation
     assert find("stumbles") is None
 
