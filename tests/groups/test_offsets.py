@@ -311,6 +311,19 @@ async def test_a_stale_commit_whose_client_is_gone_is_left_alone(cluster):
             assert (await offsets_of(broker).fetch("g", ORDERS[:1]))[ORDERS[0]].offset == 46
 
 
+async def test_a_stale_commit_whose_client_sends_no_more_is_not_proposed_again(cluster):
+    """RT23, R-043: who was killed has closed its side, and nothing is cancelled for that."""
+    async with two_brokers(cluster) as (one, two, log):
+        log.gate.clear()
+        commit = offsets_of(one).commit("g", {ORDERS[0]: at(45), ORDERS[1]: at(7)}, is_awaited=lambda: False)
+        waiting = asyncio.create_task(commit)
+        await until(lambda: log.waiting == 1)
+        assert await offsets_of(two).commit("g", {ORDERS[0]: at(46)}) == {ORDERS[0]: CommitCode.COMMITTED}
+        log.gate.set()
+        assert await waiting == {ORDERS[0]: CommitCode.STALE, ORDERS[1]: CommitCode.COMMITTED}
+        assert (await offsets_of(two).fetch("g", ORDERS[:1]))[ORDERS[0]].offset == 46
+
+
 async def test_a_stale_commit_that_is_too_old_is_left_to_its_client(cluster):
     """RT23, RP8: it gets no younger by being proposed again."""
     timing = Timing(ttl_ms=60_000, keepalive_ms=20_000, settle_ms=30_000, wait_ms=5_000)

@@ -1,16 +1,24 @@
 """A connection on a transport of memory: moments that a socket does not give reliably."""
 
 import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from dray.clock import SystemClock
+from dray.groups.offsets import CommitCode, Partition
+from dray.replica.domains import Domains
+from dray.routing.sending import Sending
 from dray.servers.kafka.connection import Connection
-from dray.servers.kafka.handler import Context
+from dray.servers.kafka.handler import Context, Services
 from dray.servers.kafka.messages.heartbeat import HeartbeatResponse
+from dray.servers.kafka.messages.offset_commit import SCHEMA as OFFSET_COMMIT
+from dray.servers.kafka.messages.offset_commit import OffsetCommitRequest
 from dray.servers.kafka.server import Core
 from dray.servers.kafka.settings import Limits
-from dray.servers.kafka.support import Api, Matrix
+from dray.servers.kafka.support import APIS, Api, Matrix
 from tests.kafka.wire import (
     API_VERSIONS_ROW,
     HEARTBEAT,
@@ -56,9 +64,11 @@ class MemoryTransport(asyncio.Transport):
     abort = close
 
 
-def connect(tasks: asyncio.TaskGroup, *rows: Api) -> tuple[Core, Connection, MemoryTransport]:
+def connect(
+    tasks: asyncio.TaskGroup, *rows: Api, services: Services = NO_SERVICES
+) -> tuple[Core, Connection, MemoryTransport]:
     matrix = Matrix([API_VERSIONS_ROW, *rows])
-    core = Core(services=NO_SERVICES, matrix=matrix, limits=Limits(), clock=SystemClock(), tasks=tasks)
+    core = Core(services=services, matrix=matrix, limits=Limits(), clock=SystemClock(), tasks=tasks)
     connection, transport = Connection(core, "client"), MemoryTransport()
     connection.connection_made(transport)
     return core, connection, transport
@@ -127,6 +137,33 @@ async def test_what_may_break_off_is_cancelled_on_a_lost_connection_and_answered
         assert ended == ["cancelled", "finished"]
         assert transport.sent
         half.connection_lost(None)
+
+
+async def test_a_commit_is_awaited_until_its_client_closes_its_side() -> None:
+    """RT23: it is answered all the same."""
+    gate, awaited = asyncio.Event(), []
+
+    class Offsets:
+        async def commit(
+            self, *_: object, is_awaited: Callable[[], bool], **more: object
+        ) -> dict[Partition, CommitCode]:
+            awaited.append(is_awaited())
+            await gate.wait()
+            awaited.append(is_awaited())
+            return {}
+
+    services = cast(Services, SimpleNamespace(domains=Domains({}), sending=Sending(enforced=False), offsets=Offsets()))
+    row = next(api for api in APIS if api.name == "OffsetCommit")
+    async with asyncio.TaskGroup() as tasks:
+        _, connection, transport = connect(tasks, row, services=services)
+        receive(connection, request_bytes(OFFSET_COMMIT, 8, OffsetCommitRequest(group_id="g"), 1))
+        await settle()
+        connection.eof_received()
+        gate.set()
+        await settle()
+        connection.connection_lost(None)
+    assert awaited == [True, False]
+    assert transport.sent
 
 
 async def test_a_mistake_in_ending_a_request_costs_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:

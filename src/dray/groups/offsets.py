@@ -19,14 +19,15 @@ Invariants
           that would add to them is refused when it is used up, one that only
           moves an offset is not.
     RT23  What the machine calls stale (C4) is proposed again only while its
-          client still waits: by work that was not cancelled, in a process
-          that may serve, at the age that it has, and a few times at most.
+          client still waits: by work that was not cancelled, for who has not
+          closed its side of the connection, in a process that may serve, at
+          the age that it has, and a few times at most.
     GS9  A commit that its group does not take writes nothing: it is refused
          by what a sync has brought. Only one that seems right is proposed.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
@@ -145,8 +146,11 @@ class OffsetService:
         offsets: Mapping[Partition, OffsetToCommit],
         *,
         retention_ms: int = -1,
+        is_awaited: Callable[[], bool] = lambda: True,
     ) -> Codes:
         """Remember how far a group has come; one code for each partition (RT12). The group judges who commits (G9).
+
+        `is_awaited`: whether somebody still waits for the answer, as far as one can tell (RT23).
 
         Raises:
             BadGroupId: nothing was committed.
@@ -173,7 +177,7 @@ class OffsetService:
         rows, crowded = self._with_room(replica, group, rows)
         codes |= dict.fromkeys(crowded, CommitCode.NO_ROOM)
         for part in split(rows):
-            codes |= await self._commit_part(replica, committer, part, retention_ms)
+            codes |= await self._commit_part(replica, committer, part, retention_ms, is_awaited)
         return {partition: codes[partition] for partition in offsets}
 
     async def fetch(
@@ -265,7 +269,9 @@ class OffsetService:
             logger().warning(telemetry.OFFSETS_FULL, refusing=self._full, budget_bytes=self._budget_bytes)
         return taken, crowded
 
-    async def _commit_part(self, replica: Replica, committer: Committer, part: Part, retention_ms: int) -> Codes:
+    async def _commit_part(
+        self, replica: Replica, committer: Committer, part: Part, retention_ms: int, is_awaited: Callable[[], bool]
+    ) -> Codes:
         """Commit some rows, and those again that were stale (RT23)."""
         if replica.machine.version < MEMBERS_SINCE:  # nobody can be a member yet
             if committer.generation >= 0:
@@ -276,7 +282,7 @@ class OffsetService:
         for _ in range(TRIES):
             codes |= await self._propose(replica, committer, part, retention_ms, send_by_ns)
             part = [(partition, row) for partition, row in part if codes[partition] is CommitCode.STALE]
-            if not part:
+            if not part or not is_awaited():
                 break
         return codes
 

@@ -113,7 +113,7 @@ class Connection(asyncio.BufferedProtocol):
         self._take_frames()
 
     def eof_received(self) -> bool:
-        self._eof = True
+        self._eof = self._exchanges.peer.sends_no_more = True
         self._take_frames()
         if self._transport is not None and self._exchanges.some_abandoned:
             self._transport.abort()  # who waits for such an answer would not have closed

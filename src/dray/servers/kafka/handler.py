@@ -86,7 +86,7 @@ class Services:
 class Peer:
     """Who is at the other end of a connection."""
 
-    __slots__ = ("account", "address", "listener", "port", "software_name", "software_version")
+    __slots__ = ("account", "address", "listener", "port", "sends_no_more", "software_name", "software_version")
 
     def __init__(self, *, address: str, port: int, listener: str, account: Account | None = None) -> None:
         self.address: Final = address
@@ -94,6 +94,8 @@ class Peer:
         self.listener: Final = listener
         self.account: Final = account
         """What it may have of records in memory; None: as much as it likes."""
+        self.sends_no_more = False
+        """It has closed its side. It may still read, but as a rule it is gone."""
         self.software_name = ""
         """What the client says it is, once it has sent ApiVersions."""
         self.software_version = ""

@@ -57,6 +57,7 @@ async def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommit
             ),
             wanted,
             retention_ms=request.retention_time_ms,
+            is_awaited=lambda: not context.peer.sends_no_more,
         )
     except BadGroupId as error:
         return refuse(request, code_for(error, Family.GROUP))
