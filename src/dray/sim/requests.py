@@ -10,7 +10,6 @@ from dray.fetch.plan import PartitionRead
 from dray.fetch.service import Failed
 from dray.groups.offsets import CommitCode, OffsetToCommit, Partition
 from dray.machine.names import ProducerId, StreamId
-from dray.machine.producer_ids import AllocateProducerId, ProducerAllocated
 from dray.node.services import BrokerServices
 from dray.produce.batches import NewBatch, Stored
 from dray.records import NewRecord, build_batch
@@ -132,6 +131,4 @@ class Requests:
 
     async def new_producer(self) -> int:
         """A producer id that nobody has."""
-        (verdict,) = await self.services.plane.domains.catalog.propose(AllocateProducerId())
-        assert isinstance(verdict, ProducerAllocated), verdict
-        return verdict.producer_id
+        return await self.services.produce.new_producer()
