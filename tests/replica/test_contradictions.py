@@ -5,13 +5,16 @@ import copy
 
 import pytest
 
-from dray.clock import SystemClock
+from dray.clock import ManualClock, SystemClock
 from dray.ids import SeededEntropy
 from dray.log.port import Position
 from dray.machine import checkpoint
+from dray.machine.machine import Machine
 from dray.machine.sessions import KeepAlive
+from dray.machine.verdict import Done
 from dray.replica.digests import Digests
 from dray.replica.errors import CommitUnknown, Diverged, NotServing, Superseded
+from dray.replica.proposals import Proposals
 from dray.replica.replica import Replica
 from dray.replica.writer import Timing
 
@@ -64,6 +67,62 @@ async def test_two_copies_at_the_same_n_are_both_stopped_and_get_no_verdict():
             assert sum(isinstance(answer, list) for answer in answers) <= 1
             stopped = await asyncio.gather(original.failed, twin.failed)
             assert all(isinstance(error, Superseded) for error in stopped)
+
+
+async def test_who_contradicts_the_log_takes_nobody_along():
+    """RP4, Q6: whoever read of its state would stop, too, though there is nothing wrong with it."""
+    log = MoodyLog(await new_log())
+    wrong, right = replica_on(log, "broker-1", timing=SLOW), replica_on(log.inner, "broker-2", timing=SLOW)
+    async with running(wrong, right):
+        await wrong.open_session()
+        await right.open_session()
+        await wrong.sync()
+        wrong.machine.digest ^= 1  # its memory went bad
+        for _ in range(2):
+            await right.propose(KeepAlive())
+        assert isinstance(await wrong.failed, Diverged)
+        sent = len(log.sent)
+        await wrong.close_session()  # as a process does that ends
+        assert len(log.sent) == sent
+        assert await right.propose(KeepAlive()) == [Done()]
+
+
+async def test_who_was_replaced_does_not_take_its_place_back():
+    """RP4: it takes a while until its process has ended, and its session would be opened again by the next beat."""
+    log, clock = MoodyLog(await new_log()), ManualClock()
+    replaced = replica_on(log, timing=SLOW, clock=clock)
+    successor = Replica(
+        log=log.inner.handle(),
+        machine=Machine(),
+        identity=identity("broker-1"),
+        clock=SystemClock(),
+        entropy=SeededEntropy("started again"),
+        timing=SLOW,
+    )
+    async with running(replaced, successor):
+        await replaced.open_session()
+        await successor.open_session()
+        assert isinstance(await replaced.failed, Superseded)
+        clock.advance(SLOW.keepalive_ms)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert await successor.propose(KeepAlive()) == [Done()]
+        assert successor.session is not None
+        assert not successor.failed.done()
+
+
+async def test_what_was_dead_is_not_sent_again_by_a_replica_that_failed():
+    """RP4, E1: it waits for a session that nobody opens."""
+    proposals = Proposals(SystemClock(), wait_ms=5_000)
+    answer = proposals.add((KeepAlive(),), 1)
+    taken = proposals.take()
+    proposals.close(Diverged("for the test"))
+    proposals.put_back(taken)
+    with pytest.raises(Diverged):
+        await answer
+    assert proposals.is_empty
+    with pytest.raises(Diverged):
+        proposals.add((KeepAlive(),), 1)
 
 
 async def test_a_sync_that_waits_for_the_tail_while_the_replica_fails_ends():

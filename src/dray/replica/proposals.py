@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dray.clock import Clock
+from dray.errors import DrayError
 from dray.log.envelope import COMMAND, MAX_COMMANDS
 from dray.machine.append import Append
 from dray.machine.append_if import AppendIf
@@ -105,6 +106,7 @@ class Proposals:
         }
         self._turns = [self._upkeep, self._rest, self._commits, self._bulk]
         self._filled = asyncio.Event()
+        self._closed: DrayError | None = None
 
     def send_by_ns(self) -> int:
         """When what comes now is too old to be sent, on the boot clock (RP8)."""
@@ -114,6 +116,8 @@ class Proposals:
         self, batch: Sequence[Command], version: int, *, send_by_ns: int | None = None
     ) -> "asyncio.Future[list[Verdict]]":
         """Queue the commands of one caller, as the active version has them; resolves to their verdicts, in order."""
+        if self._closed is not None:
+            raise self._closed
         queue = self._queue_of.get(type(batch[0]), self._rest) if batch else self._rest
         if len(queue.waiting) >= MAX_WAITING:
             raise Busy("too many proposals wait for the log", waiting=len(queue.waiting))
@@ -173,6 +177,10 @@ class Proposals:
 
     def put_back(self, proposals: list[Proposal]) -> None:
         """Give back what was surely not applied, in front and in order."""
+        if self._closed is not None:
+            for proposal in proposals:
+                proposal.refuse(self._closed)
+            return
         for proposal in reversed(proposals):
             proposal.queue.waiting.appendleft(proposal)
         if proposals:
@@ -184,6 +192,11 @@ class Proposals:
         for queue in self._turns:
             queue.head(now_ns)
         self._note_emptiness()
+
+    def close(self, error: DrayError) -> None:
+        """Nothing is sent any more: answer everyone who waits, and whoever comes, with an error."""
+        self._closed = error
+        self.fail(error)
 
     def fail(self, error: Exception) -> None:
         """Answer everyone who waits with an error."""

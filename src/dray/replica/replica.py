@@ -10,7 +10,9 @@ Invariants
     RP2  n+1 is not sent before n's verdict was seen; n is never given up,
          only its session is (Q3).
     RP3  After a jump over a gap, what was in flight stays unknown (Q3).
-    RP4  A replica that contradicts the log stops for good (Q6).
+    RP4  A replica that contradicts the log stops for good (Q6). Whatever has
+         failed writes nothing any more, not even that it ends: others would
+         read of its state in it, or lose the session that they took over.
     RP5  Whoever could not append for two thirds of a ttl, counted from when
          the newest entry that it saw applied was sent, stops serving (Q5).
     RP6  A tool expires nobody: it does not know the ttl that the brokers were
@@ -318,6 +320,7 @@ class Replica:
         if self._failure is None:
             self._failure = error
             logger().error(telemetry.FAILED, error=str(error))
+            self._proposals.close(error)
             self._answer_everyone(error)
             if not self.failed.done():
                 self.failed.set_result(error)
