@@ -246,6 +246,25 @@ def test_a_target_of_an_older_epoch_or_half_a_target_is_not_taken():
     assert isinstance(cut(0, True, 1, {"1": {A: 0b0100}}), Refused), "there is a target for this epoch"
 
 
+def test_a_target_for_a_member_that_came_back_under_another_id_is_not_taken():
+    """G8: what was meant for it would be nobody's, and no epoch tells the keeper (seed groups-consumer/189)."""
+    static, other = Client("s", "i"), Client("d")
+    scene = settled(static, other)
+    before = {name: member.target for name, member in scene.group.members.items()}
+    scene.group.epoch += 1  # a view moved, say
+    scene.leave(static, Removal.AWAY)
+    scene.join(Client("back", "i"))
+    rows = target_rows({"s": {A: 0b0111}, "d": {A: 0b1000}})
+    target = SetTarget(group=GROUP, epoch=scene.group.epoch, slice=0, last=True, rows=rows)
+    assert isinstance(scene.brokers[0].do(target), Refused)
+    assert scene.group.is_behind
+    assert scene.group.members["back"].target == before["s"]
+    assert scene.group.members["d"].target == before["d"]
+    rows = target_rows({"back": {A: 0b0111}, "d": {A: 0b1000}})
+    assert scene.brokers[0].do(SetTarget(group=GROUP, epoch=scene.group.epoch, slice=0, last=True, rows=rows)) == DONE
+    assert scene.group.members["back"].target == {A: 0b0111}
+
+
 def test_new_partitions_move_the_epoch_and_an_older_view_does_nothing():
     """G8, R-183."""
     one = Client("1")

@@ -194,15 +194,16 @@ class ConsumerGroup(Membership):
             for topic, mask in parts:
                 if mask:
                     mine[topic] = mine.get(topic, 0) | mask
+        if command.last and not draft.rows.keys() <= self.members.keys():
+            self.draft = None
+            return refused(Why.STALE, "a member came back under another id")  # G8: its share would be nobody's
         if command.last:
             self._take_over(moment, draft)
         return DONE
 
     def _take_over(self, moment: Moment, draft: Draft) -> None:
         for name, target in draft.rows.items():
-            member = self.members.get(name)
-            if member is not None:
-                member.target = target  # G8
+            self.members[name].target = target  # G8
         self.draft = None
         self.assignment_epoch = self.epoch  # G1, G8
         moment.step.groups.append(self.id)

@@ -5,8 +5,10 @@ a position of the catalog. It changes only by commands, and never back. The
 names that a pattern stands for are part of the view: `apply` matches nothing.
 
 Invariants
-    G8  A target is taken only whole and only for the group's present epoch; a
-        view of a topic only from a later catalog position.
+    G8  A target is taken only whole, only for the group's present epoch, and
+        only if everybody that it names is a member: a static one may have come
+        back under another id. A view of a topic is taken only from a later
+        catalog position.
 """
 
 from collections.abc import Iterable, Iterator
