@@ -143,6 +143,20 @@ def test_added_partitions_become_visible_together_and_change_no_others():
     assert why(shop.writer.do(AlterTopic(topic_id=topic.id, partitions=4))) is Why.STATE
 
 
+def test_partitions_that_came_after_the_streams_were_opened_are_not_shown():
+    """T5: the catalog cannot see into other domains (seed topics/526616)."""
+    shop = Shop(version=2, domains=2)
+    topic_id = create(shop, "t", 2).topic_id
+    assert shop.writer.do(TopicReady(topic_id=topic_id, partitions=2)) == Done()
+    topic = shop.machine.topics.find(topic_id)
+    for partitions in (3, 5):
+        assert isinstance(shop.writer.do(AlterTopic(topic_id=topic_id, partitions=partitions)), TopicAltered)
+    for said, visible in ((3, 3), (2, 3), (5, 5), (3, 5)):
+        assert shop.writer.do(TopicReady(topic_id=topic_id, partitions=said)) == Done()
+        assert (topic.visible, topic.unfinished()) == (visible, visible < 5)
+    assert why(shop.writer.do(TopicReady(topic_id=topic_id, partitions=6))) is Why.STATE
+
+
 def test_configs_are_set_removed_and_guarded_by_a_revision():
     shop = Shop()
     shop.topic("t", 1)

@@ -12,9 +12,11 @@ Invariants
     T4  Stream ids come from a counter and are never given twice; adding
         partitions changes none that exist.
     T5  A topic is visible with all its partitions or not at all; added
-        partitions become visible together. Where they are more than one
-        command may give (since version 2), the topic remembers how many it
-        is to have, and whoever goes on with the saga asks for the rest.
+        partitions become visible together, and since version 2 none that
+        came after whoever shows them has opened its streams. Where they are
+        more than one command may give (since version 2), the topic remembers
+        how many it is to have, and whoever goes on with the saga asks for
+        the rest.
 """
 
 from collections.abc import Iterator, Mapping
@@ -75,11 +77,15 @@ class CreateTopic(Packed, frozen=True, kw_only=True):
 
 
 class TopicReady(Packed, frozen=True, kw_only=True):
-    """All streams of the topic are open: show it, and any added partitions."""
+    """The streams of the topic are open: show it, and any added partitions."""
 
     number = 10
 
     topic_id: TopicField
+    partitions: Total = 0
+    """Those of how many are; others may have added more meanwhile. 0, in version 1: of all that it has by then."""
+
+    fields_since: ClassVar[Mapping[str, int]] = {"partitions": SLICES}
 
 
 class DeleteTopic(Packed, frozen=True, kw_only=True):
@@ -358,11 +364,12 @@ class Topics:
             return refused(Why.NOT_FOUND, "no such topic")
         if topic.state is TopicState.DELETING:
             return refused(Why.STATE, "the topic is being deleted")
-        own = [number for number in topic.streams if domain_of(number) == self._head.domain]
-        if topic.lacking or not all(map(self._streams.is_known, own)):
+        opened = command.partitions or len(topic.streams)
+        own = [number for number in topic.streams[:opened] if domain_of(number) == self._head.domain]
+        if topic.lacking or opened > len(topic.streams) or not all(map(self._streams.is_known, own)):
             return refused(Why.STATE, "a stream of the topic is not open")  # T5
         topic.state = TopicState.READY
-        topic.visible = len(topic.streams)  # T5
+        topic.visible = max(topic.visible, opened)  # T5
         topic.changed_ms = self._timeline.time_ms
         return DONE
 

@@ -282,8 +282,11 @@ class TopicService:
                     pass
                 case verdict:
                     raise _unexpected(verdict)
-        await self._open_streams(topic)
-        await self._ask(TopicReady(topic_id=topic_id))
+        opened = 0
+        while opened < len(topic.streams):  # others may add partitions meanwhile
+            opened = await self._open_streams(topic)
+        names = self._catalog.machine.version >= SLICES
+        await self._ask(TopicReady(topic_id=topic_id, partitions=opened if names else 0))  # T5
 
     async def go_on(self) -> None:
         """Finish sagas that their drivers left behind."""
@@ -302,7 +305,9 @@ class TopicService:
             except DrayError as error:
                 logger().warning(telemetry.SAGA_FAILED, error=str(error))
 
-    async def _open_streams(self, topic: Topic) -> None:
+    async def _open_streams(self, topic: Topic) -> int:
+        """Open what is not shown yet; of how many partitions the streams are open then."""
+        partitions = len(topic.streams)
         commands = [
             (
                 domain_of(stream),
@@ -322,6 +327,7 @@ class TopicService:
             for verdict in await self._propose(domain, mine):
                 if isinstance(verdict, Refused):
                     raise _unexpected(verdict)
+        return partitions
 
     async def _close_streams(self, streams: Sequence[StreamId]) -> None:
         """Close all of them first (TS2); their rows are then dropped in slices (Q8) by retention."""
