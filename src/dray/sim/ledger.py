@@ -28,19 +28,21 @@ from dray.machine.groups.roster import Preparing
 from dray.machine.machine import Machine
 from dray.machine.names import SessionId
 from dray.machine.offsets import CommitOffsets, OffsetCode, OffsetsCommitted
-from dray.machine.sessions import Close, Expire, KeepAlive, Open
+from dray.machine.sessions import Close, Expire, KeepAlive, Open, Opened
 from dray.machine.step import Applied
 from dray.machine.verdict import Done, Refused, Verdict
 from dray.sim.beliefs import Beliefs
 from dray.sim.brokers import Cluster
 from dray.sim.log import LogEntry
-from dray.sim.process import Process
+from dray.sim.process import EPOCH_MS, Process
 from dray.sim.standings import Standings
 
 _UPKEEP: Final = (Checkpointed, KeepAlive)
 """What brokers write of themselves, whatever happens."""
 _LIVES: Final = (*_UPKEEP, Close, Expire, Open)
 """And in a domain without members and brokers: retention stands in there for one that died, a minute later."""
+_OPENING_S: Final = 10.0
+"""Nobody waits so long for its session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +94,11 @@ class Ledger:
         self.removed = 0
         self._decoders = Machine().decoders
         self._opens: set[bytes] = set()
+        self._nobodys: set[tuple[int, SessionId]] = set()
+        """Sessions that a copy of an Open has opened, by their domain, when it was waited for no more."""
         for domain, truth in cluster.truths.items():
             lives_here = domain == 0 or truth is self._truth
-            watch = partial(self._watch, _UPKEEP if lives_here else _LIVES, about_group=truth is self._truth)
+            watch = partial(self._watch, domain, _UPKEEP if lives_here else _LIVES, about_group=truth is self._truth)
             truth.watchers.append(watch)
 
     # -- the state as it is ------------------------------------------------
@@ -168,23 +172,28 @@ class Ledger:
     # -- what the log says -------------------------------------------------
 
     def _watch(
-        self, expected: tuple[type[Command], ...], entry: LogEntry, applied: Applied, *, about_group: bool
+        self, domain: int, expected: tuple[type[Command], ...], entry: LogEntry, applied: Applied, *, about_group: bool
     ) -> None:  # fmt: skip
         if applied.verdicts is None:
             return
         commands = self._commands(entry)
-        if not self._is_late_copy(commands[0], applied.verdicts[0]):
+        if not self._is_late_copy(domain, commands[0], applied.verdicts[0]):
             self.written += [type(one).__name__ for one in commands if not isinstance(one, expected)]
         if about_group and not all(isinstance(one, _UPKEEP) for one in commands):
             self._look(commands, applied.verdicts, applied.session)
 
-    def _is_late_copy(self, command: Command, verdict: Verdict) -> bool:
-        """Whether the network brings an Open once more: it opens nothing."""
+    def _is_late_copy(self, domain: int, command: Command, verdict: Verdict) -> bool:
+        """Whether the network brings an Open once more, or so late that its session is nobody's, and must end again."""
+        if isinstance(command, Expire):
+            return (domain, command.session) in self._nobodys
         if not isinstance(command, Open):
             return False
         known = command.nonce in self._opens
         self._opens.add(command.nonce)
-        return known or isinstance(verdict, Refused)
+        late = EPOCH_MS + (self.world.loop.time() - _OPENING_S) * 1_000 > command.wall_ms
+        if late and isinstance(verdict, Opened):
+            self._nobodys.add((domain, verdict.session))
+        return known or late or isinstance(verdict, Refused)
 
     def _look(self, commands: list[Command], verdicts: Sequence[Verdict], session: SessionId) -> None:
         alone = len(commands) == 1
